@@ -1,0 +1,38 @@
+# Every target sets up its own .venv on first use and reuses it after; only python3 (3.11) and make are assumed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+export FLWR_TELEMETRY_ENABLED := 0
+ifneq ($(wildcard ../shared/data/.),)
+export FEDKGE_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.ready
+	$(BIN)/fedkge data audit UMLS --out demo/audit-UMLS
+	$(BIN)/fedkge data split UMLS --clients 5 --partition fedr --seed 0 --out demo/UMLS-5 --force
+	$(BIN)/fedkge data audit demo/UMLS-5 --out demo/audit-UMLS-5
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11) and "fedkge needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing fedkge and what it needs into $(VENV) (a few minutes the first time) ..."
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
