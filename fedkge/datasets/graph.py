@@ -1,0 +1,169 @@
+"""A knowledge graph: labelled entities and relations, and int32 triples in three splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.datasets.lookup import Lookup
+from fedkge.errors import DataError
+
+__all__ = ["SPLITS", "BoolArray", "IntArray", "KnowledgeGraph", "LabelledTriples"]
+
+SPLITS = ("train", "valid", "test")
+
+IntArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LabelledTriples:
+    """Triples as a file has them: three columns of labels, and a mark per triple."""
+
+    heads: Sequence[str]
+    relations: Sequence[str]
+    tails: Sequence[str]
+    confidential: BoolArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+
+@dataclass(frozen=True, eq=False)
+class KnowledgeGraph:
+    """Frozen triples with their labels; `confidential` marks statements, split by split."""
+
+    name: str
+    entity_labels: tuple[str, ...]
+    relation_labels: tuple[str, ...]
+    train: IntArray  # (n, 3) head, relation, tail
+    valid: IntArray
+    test: IntArray
+    confidential: Mapping[str, BoolArray] = field(default_factory=dict)  # split -> (n,); absent: none is
+
+    def __post_init__(self) -> None:
+        for split in SPLITS:
+            triples = np.ascontiguousarray(getattr(self, split), dtype=np.int32).reshape(-1, 3)
+            self._check(split, triples)
+            object.__setattr__(self, split, _frozen(triples))
+        marks = {split: _frozen(np.asarray(mark, dtype=bool)) for split, mark in self.confidential.items()}
+        for split, mark in marks.items():
+            if len(mark) != len(self[split]):
+                raise DataError(f"{self.name}: {len(mark)} marks for {len(self[split])} {split} triples")
+        object.__setattr__(self, "confidential", marks)
+
+    def _check(self, split: str, triples: IntArray) -> None:
+        if len(triples) == 0:
+            return
+        if triples.min() < 0:
+            raise DataError(f"{self.name}: a negative id among the {split} triples")
+        for column, bound, kind in (
+            (triples[:, [0, 2]], self.num_entities, "entity"),
+            (triples[:, 1], self.num_relations, "relation"),
+        ):
+            if column.max() >= bound:
+                raise DataError(
+                    f"{self.name}: {split} has {kind} id {column.max()}, but only {bound} labels are known"
+                )
+
+    @classmethod
+    def from_labels(
+        cls,
+        name: str,
+        splits: Mapping[str, LabelledTriples],
+        entity_labels: Iterable[str] = (),
+        relation_labels: Iterable[str] = (),
+    ) -> KnowledgeGraph:
+        """Number the labels: first those given, then in order of appearance."""
+        entities = {label: number for number, label in enumerate(entity_labels)}
+        relations = {label: number for number, label in enumerate(relation_labels)}
+        arrays = {}
+        for split, rows in splits.items():
+            triples = np.empty((len(rows), 3), dtype=np.int32)
+            pairs = [label for pair in zip(rows.heads, rows.tails, strict=True) for label in pair]
+            triples[:, [0, 2]] = _number(pairs, entities).reshape(-1, 2)
+            triples[:, 1] = _number(rows.relations, relations)
+            arrays[split] = triples
+        empty = np.empty((0, 3), dtype=np.int32)
+        marks = {split: rows.confidential for split, rows in splits.items() if rows.confidential is not None}
+        return cls(
+            name,
+            tuple(entities),
+            tuple(relations),
+            *(arrays.get(split, empty) for split in SPLITS),
+            confidential=marks,
+        )
+
+    def __getitem__(self, split: str) -> IntArray:
+        if split not in SPLITS:
+            raise KeyError(split)
+        triples: IntArray = getattr(self, split)
+        return triples
+
+    @property
+    def num_entities(self) -> int:
+        return len(self.entity_labels)
+
+    @property
+    def num_relations(self) -> int:
+        return len(self.relation_labels)
+
+    @property
+    def num_triples(self) -> int:
+        return sum(len(self[split]) for split in SPLITS)
+
+    @cached_property
+    def triples(self) -> IntArray:
+        """All triples, train first, then valid, then test."""
+        return _frozen(np.concatenate([self[split] for split in SPLITS]))
+
+    def marks(self, split: str) -> BoolArray:
+        """Which triples of a split are confidential."""
+        mark = self.confidential.get(split)
+        return np.zeros(len(self[split]), dtype=bool) if mark is None else mark
+
+    @cached_property
+    def true_tails(self) -> Lookup:
+        """The tails of (head, relation) in any split."""
+        head, relation, tail = self.triples.T
+        return Lookup.build(head, relation, tail, self.num_relations)
+
+    @cached_property
+    def true_heads(self) -> Lookup:
+        """The heads of (tail, relation) in any split."""
+        head, relation, tail = self.triples.T
+        return Lookup.build(tail, relation, head, self.num_relations)
+
+    def labelled(self, split: str) -> LabelledTriples:
+        """A split with labels in place of ids."""
+        head, relation, tail = self[split].T.tolist()
+        return LabelledTriples(
+            [self.entity_labels[i] for i in head],
+            [self.relation_labels[i] for i in relation],
+            [self.entity_labels[i] for i in tail],
+            self.confidential.get(split),
+        )
+
+    def unseen(self, split: str) -> int:
+        """How many triples of a split have an entity or relation that no train triple has."""
+        entity_seen = np.zeros(self.num_entities, dtype=bool)
+        entity_seen[self.train[:, [0, 2]]] = True
+        relation_seen = np.zeros(self.num_relations, dtype=bool)
+        relation_seen[self.train[:, 1]] = True
+        head, relation, tail = self[split].T
+        return int((~(entity_seen[head] & relation_seen[relation] & entity_seen[tail])).sum())
+
+
+def _number(labels: Sequence[str], known: dict[str, int]) -> IntArray:
+    """Ids of labels; a new label gets the next id."""
+    return np.fromiter((known.setdefault(label, len(known)) for label in labels), np.int32, len(labels))
+
+
+def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    array = array.view()
+    array.flags.writeable = False
+    return array
