@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ SPLITS = ("train", "valid", "test")
 
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,22 @@ class KnowledgeGraph:
             triples[:, [0, 2]] = _number(pairs, entities).reshape(-1, 2)
             triples[:, 1] = _number(rows.relations, relations)
             arrays[split] = triples
-        empty = np.empty((0, 3), dtype=np.int32)
         marks = {split: rows.confidential for split, rows in splits.items() if rows.confidential is not None}
-        return cls(
-            name,
-            tuple(entities),
-            tuple(relations),
-            *(arrays.get(split, empty) for split in SPLITS),
-            confidential=marks,
-        )
+        return cls.from_ids(name, entities, relations, arrays, marks)
+
+    @classmethod
+    def from_ids(
+        cls,
+        name: str,
+        entity_labels: Iterable[str],
+        relation_labels: Iterable[str],
+        splits: Mapping[str, NDArray[Any]],
+        confidential: Mapping[str, BoolArray] | None = None,
+    ) -> KnowledgeGraph:
+        """A graph whose triples are numbered already; a split that is absent is empty."""
+        empty = np.empty((0, 3), dtype=np.int32)
+        train, valid, test = (splits.get(split, empty) for split in SPLITS)
+        return cls(name, tuple(entity_labels), tuple(relation_labels), train, valid, test, confidential or {})
 
     def __getitem__(self, split: str) -> IntArray:
         if split not in SPLITS:
@@ -160,10 +169,12 @@ class KnowledgeGraph:
 
 def _number(labels: Sequence[str], known: dict[str, int]) -> IntArray:
     """Ids of labels; a new label gets the next id."""
-    return np.fromiter((known.setdefault(label, len(known)) for label in labels), np.int32, len(labels))
+    for label in dict.fromkeys(labels):
+        known.setdefault(label, len(known))
+    return np.fromiter(map(known.__getitem__, labels), np.int32, len(labels))
 
 
-def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     array = array.view()
     array.flags.writeable = False
     return array

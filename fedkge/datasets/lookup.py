@@ -1,4 +1,4 @@
-"""Which values follow a key: true tails of (head, relation), true heads of (tail, relation), as compressed rows."""
+"""Which values follow a key (true tails of a head and relation, true heads of a tail), as compressed rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedkge.datasets.keys import distinct
 
 __all__ = ["Lookup"]
 
@@ -29,11 +31,11 @@ class Lookup:
     ) -> Lookup:
         width = int(value.max(initial=0)) + 1
         flat = (entity.astype(np.int64) * num_relations + relation) * width + value  # (n,)
-        flat = np.unique(flat)
+        flat = distinct(flat)
         owner = flat // width
-        keys, starts = np.unique(owner, return_index=True)
+        starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])) if len(owner) else owner
         offsets = np.append(starts, len(flat)).astype(np.int64)
-        return cls(keys, offsets, (flat - owner * width).astype(np.int32), num_relations)
+        return cls(owner[starts], offsets, (flat - owner * width).astype(np.int32), num_relations)
 
     def spans(
         self, entity: NDArray[np.int32], relation: NDArray[np.int32]

@@ -1,0 +1,35 @@
+"""Graphs, where they come from, how they are divided among clients, and whether a division is sound."""
+
+from fedkge.datasets.audit import Audit, audit
+from fedkge.datasets.confidential import mark, mark_split
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
+from fedkge.datasets.load import load, load_graph
+from fedkge.datasets.lookup import Lookup
+from fedkge.datasets.partition import PARTITIONERS, partition
+from fedkge.datasets.pickles import write_pickle
+from fedkge.datasets.registry import DATASETS, EMBEDDED
+from fedkge.datasets.split import Split
+from fedkge.datasets.store import write_graph, write_split
+from fedkge.datasets.synthetic import Synthetic
+
+__all__ = [
+    "DATASETS",
+    "EMBEDDED",
+    "PARTITIONERS",
+    "SPLITS",
+    "Audit",
+    "KnowledgeGraph",
+    "LabelledTriples",
+    "Lookup",
+    "Split",
+    "Synthetic",
+    "audit",
+    "load",
+    "load_graph",
+    "mark",
+    "mark_split",
+    "partition",
+    "write_graph",
+    "write_pickle",
+    "write_split",
+]

@@ -1,0 +1,207 @@
+"""From a name or a path to a graph or a split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from fedkge.datasets import spec
+from fedkge.datasets.container import Member, members
+from fedkge.datasets.download import locate
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
+from fedkge.datasets.idform import is_id_form, read_id_form
+from fedkge.datasets.pickles import read_pickle
+from fedkge.datasets.rdf import RDF_SUFFIXES, read_rdf
+from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
+from fedkge.datasets.split import Split
+from fedkge.datasets.synthetic import Synthetic
+from fedkge.datasets.text import read_labels, read_triples
+from fedkge.errors import DataError, DownloadError, UnknownNameError
+
+__all__ = ["load", "load_graph", "load_path"]
+
+_TEXT_SUFFIXES = (".tsv", ".txt", ".csv")
+_SPLIT_OF_STEM = {"train": "train", "valid": "valid", "dev": "valid", "validation": "valid", "test": "test"}
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+
+
+def load(
+    source: str | Path, columns: str | None = None, header: bool | None = None
+) -> KnowledgeGraph | Split:
+    """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`."""
+    text = str(source)
+    if Path(text).exists():
+        return load_path(Path(text), columns, header)
+    named = {_folded(name): name for name in (*DATASETS, *EMBEDDED)}
+    if _folded(text) in named:
+        name = named[_folded(text)]
+        return _load_named(DATASETS[name]) if name in DATASETS else _load_embedded(name)
+    if text.partition(":")[0].casefold() == "synthetic":
+        return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
+    if "/" in text or Path(text).suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES, *_ARCHIVES, ".pkl", ".gz"):
+        raise DataError(f"{text}: no such file or folder")
+    return _load_from_pykeen(text)
+
+
+def load_graph(source: str | Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph:
+    """Like `load`, where a whole graph is needed."""
+    loaded = load(source, columns, header)
+    if isinstance(loaded, Split):
+        raise DataError(
+            f"{source} is already split among {loaded.num_clients} clients; a whole graph is needed here"
+        )
+    return loaded
+
+
+def load_path(path: Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph | Split:
+    """Read a file, folder or archive in any of the formats."""
+    name = _bare_name(path)
+    found = members(path)
+    if len(found) == 1 and found[0].suffix == ".pkl":
+        return read_pickle(found[0])
+    clients = _client_folders(found)
+    if clients:
+        return _read_split(name, found, clients, columns, header)
+    return _read_graph(name, found, columns, header)
+
+
+def _folded(name: str) -> str:
+    """A name as people vary it: case and punctuation do not count."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def _bare_name(path: Path) -> str:
+    name = path.resolve().name
+    for suffix in (".gz", *_ARCHIVES, *_TEXT_SUFFIXES, *RDF_SUFFIXES, ".pkl"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _client_folders(found: Sequence[Member]) -> dict[int, list[Member]]:
+    """Members by client number, where a folder is called client-N."""
+    clients: dict[int, list[Member]] = {}
+    for member in found:
+        for part in PurePosixPath(member.name).parts[:-1]:
+            number = part.removeprefix("client-")
+            if number != part and number.isdecimal():
+                clients.setdefault(int(number), []).append(member)
+    return clients
+
+
+def _read_split(
+    name: str,
+    found: Sequence[Member],
+    clients: Mapping[int, list[Member]],
+    columns: str | None,
+    header: bool | None,
+) -> Split:
+    if sorted(clients) != list(range(len(clients))):
+        raise DataError(
+            f"{name}: client folders are {sorted(clients)}; expected 0 to {len(clients) - 1} without gaps"
+        )
+    graphs = [
+        _read_graph(f"client-{n}", clients[n], columns, header, f"{name}/client-{n}") for n in sorted(clients)
+    ]
+    inside = {id(member) for group in clients.values() for member in group}
+    outside = {PurePosixPath(m.name).name: m for m in found if id(m) not in inside}
+    split = Split.of(name, graphs, partition="given")
+    if "entities.tsv" not in outside or "relations.tsv" not in outside:
+        return split
+    entities = dict.fromkeys([*read_labels(outside["entities.tsv"]), *split.entity_labels])
+    relations = dict.fromkeys([*read_labels(outside["relations.tsv"]), *split.relation_labels])
+    return Split(name, split.clients, tuple(entities), tuple(relations), "given")
+
+
+def _read_graph(
+    name: str, found: Sequence[Member], columns: str | None, header: bool | None, origin: str | None = None
+) -> KnowledgeGraph:
+    origin = origin or name
+    files = {PurePosixPath(member.name).name: member for member in found}
+    if is_id_form(files):
+        return _non_empty(read_id_form(name, files), origin)
+    splits: dict[str, LabelledTriples] = {}
+    for split, member in _split_members(found, origin).items():
+        if member.suffix in RDF_SUFFIXES:
+            splits[split] = read_rdf(member)
+        else:
+            splits[split] = read_triples(member, columns, header)
+        if split == "train" and len(splits[split]) == 0:
+            raise DataError(f"{member.origin}: no triples in it; the train split cannot be empty")
+    vocabulary = [
+        read_labels(files[file]) if file in files else [] for file in ("entities.tsv", "relations.tsv")
+    ]
+    return KnowledgeGraph.from_labels(name, splits, *vocabulary)
+
+
+def _non_empty(graph: KnowledgeGraph, origin: str) -> KnowledgeGraph:
+    if len(graph.train) == 0:
+        raise DataError(f"{origin}: no triples in its train split, which cannot be empty")
+    return graph
+
+
+def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
+    """The member of each split; a lone file is all train."""
+    readable = [member for member in found if member.suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES)]
+    by_split: dict[str, Member] = {}
+    for member in readable:
+        split = _SPLIT_OF_STEM.get(member.stem.lower())
+        if split is None:
+            continue
+        if split in by_split:
+            raise DataError(
+                f"{origin}: two files for {split}: {by_split[split].name} and {member.name}; keep one"
+            )
+        by_split[split] = member
+    if "train" in by_split:
+        return {split: by_split[split] for split in SPLITS if split in by_split}
+    if len(readable) == 1:
+        return {"train": readable[0]}
+    names = ", ".join(sorted(member.name for member in found)[:5]) or "nothing"
+    raise DataError(
+        f"{origin}: no triples found (it holds {names}); expected train.tsv (and valid.tsv, test.tsv), "
+        "train2id.txt, client-0/…, or one .tsv, .csv, .nt, .ttl or .pkl file"
+    )
+
+
+def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
+    paths = [locate(file) for file in dataset.files]
+    loaded = load_path(paths[0] if len(paths) == 1 else paths[0].parent)
+    if isinstance(loaded, KnowledgeGraph):
+        graph = dataset.renumber(loaded) if dataset.renumber else loaded
+        return replace(graph, name=dataset.name)
+    return loaded
+
+
+def _load_embedded(name: str) -> KnowledgeGraph:
+    """UMLS, Kinships and Nations, read out of PyKEEN's files without importing it."""
+    found = find_spec("pykeen")
+    if found is None or not found.submodule_search_locations:
+        raise DataError(f"{name} ships inside PyKEEN, which is not installed; run 'pip install pykeen'")
+    folder = Path(found.submodule_search_locations[0]) / "datasets" / name.lower()
+    files = [member for member in members(folder) if member.name in ("train.txt", "valid.txt", "test.txt")]
+    return _read_graph(name, files, None, None)
+
+
+def _load_from_pykeen(name: str) -> KnowledgeGraph:
+    """Any other dataset that PyKEEN can download."""
+    from pykeen.datasets import dataset_resolver, get_dataset  # takes seconds to import
+
+    if dataset_resolver.normalize(name) not in dataset_resolver.lookup_dict:
+        ours = (*DATASETS, *EMBEDDED, "synthetic")
+        theirs = set(dataset_resolver.lookup_dict) - set(map(_folded, ours))
+        raise UnknownNameError("dataset", name, {*ours, *theirs})
+    try:
+        dataset = get_dataset(dataset=name)
+    except Exception as error:  # whatever its loaders and the network raise
+        raise DownloadError(
+            f"PyKEEN could not load '{name}' ({error}); download it yourself and give its path"
+        ) from error
+    entities = sorted(dataset.entity_to_id, key=dataset.entity_to_id.__getitem__)
+    relations = sorted(dataset.relation_to_id, key=dataset.relation_to_id.__getitem__)
+    factories = {"train": dataset.training, "valid": dataset.validation, "test": dataset.testing}
+    arrays = {
+        split: factory.mapped_triples.numpy() for split, factory in factories.items() if factory is not None
+    }
+    return KnowledgeGraph.from_ids(name, entities, relations, arrays)

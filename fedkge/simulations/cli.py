@@ -1,0 +1,79 @@
+"""The command `fedkge`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+import fedkge
+from fedkge.errors import InputError
+from fedkge.simulations import data_commands, list_command
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="fedkge",
+    help="Embed knowledge graphs across organisations; measure what each gains, pays and leaks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # click suggests already
+    rich_markup_mode="rich",
+)
+app.add_typer(data_commands.app, name="data")
+app.command("list")(list_command.list_names)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(fedkge.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(message)s",
+        handlers=[RichHandler(logging.WARNING, Console(stderr=True), show_time=False, show_path=False)],
+        force=True,
+    )
+
+
+def main() -> None:
+    """Run the command line: exit code 0 when done, 2 for bad input, 1 for anything else."""
+    try:
+        code = app(standalone_mode=False)
+    except InputError as error:
+        _fail(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        sys.exit(0)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "fedkge"
+        _fail(f"{error.format_message()} See '{where} --help'.")
+    except (KeyboardInterrupt, click.Abort):
+        print("fedkge: stopped; what was already written is complete and readable", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print(f"fedkge: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
