@@ -1,0 +1,112 @@
+"""Named datasets: the registry tells the truth, and nothing unverified is ever used."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fedkge.datasets import DATASETS, EMBEDDED, SPLITS, KnowledgeGraph, load
+from fedkge.datasets.download import locate
+from fedkge.datasets.registry import RemoteFile
+from fedkge.errors import DownloadError
+
+CONTENT = b"a\tr\tb\n" * 1000
+
+
+@pytest.mark.parametrize("name", list(DATASETS))
+def test_the_registry_tells_the_truth(name: str, data_folder: Path) -> None:
+    known, loaded = DATASETS[name], load(name)
+    graphs = [loaded] if isinstance(loaded, KnowledgeGraph) else loaded.clients
+    assert len(graphs) == known.clients
+    assert (len(loaded.entity_labels), len(loaded.relation_labels)) == (known.entities, known.relations)
+    assert [sum(len(g[s]) for g in graphs) for s in SPLITS] == [known.train, known.valid, known.test]
+    assert all(file.url.startswith("https://") and len(file.sha256) == 64 for file in known.files)
+
+
+@pytest.mark.parametrize(("name", "triples"), [("UMLS", 6529), ("Kinships", 10_686), ("nations", 1992)])
+def test_embedded_datasets_need_no_download(name: str, triples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDKGE_DATA", raising=False)
+    graph = load(name)
+    assert isinstance(graph, KnowledgeGraph)
+    assert graph.num_triples == triples
+    assert graph.name in EMBEDDED
+
+
+@pytest.mark.parametrize("spelling", ["FB15k-237", "fb15k237", "FB15K_237"])
+def test_names_forgive_case_and_punctuation(spelling: str, data_folder: Path) -> None:
+    assert load(spelling).name == "FB15k-237"
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server on loopback with one file, an empty cache, and no FEDKGE_DATA."""
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www" / "a.tsv").write_bytes(CONTENT)
+    monkeypatch.delenv("FEDKGE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "www")))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def remote_file(url: str, content: bytes = CONTENT) -> RemoteFile:
+    return RemoteFile("x/a.tsv", url, hashlib.sha256(content).hexdigest())
+
+
+def test_a_download_is_verified_and_cached(remote: str, tmp_path: Path) -> None:
+    path = locate(remote_file(f"{remote}/a.tsv"))
+    assert path.read_bytes() == CONTENT
+    assert path.is_relative_to(tmp_path / "cache")
+    (tmp_path / "www" / "a.tsv").unlink()
+    assert locate(remote_file(f"{remote}/a.tsv")) == path
+    assert [file.name for file in path.parent.iterdir()] == ["a.tsv"]
+
+
+def test_a_bad_download_is_kept_aside_and_not_used(remote: str, tmp_path: Path) -> None:
+    wrong = remote_file(f"{remote}/a.tsv", b"what was published")
+    with pytest.raises(DownloadError, match=r"kept aside as .*a\.tsv\.bad"):
+        locate(wrong)
+    assert [file.name for file in (tmp_path / "cache" / "fedkge" / "x").iterdir()] == ["a.tsv.bad"]
+
+
+def test_a_cached_file_that_changed_is_refused(remote: str) -> None:
+    path = locate(remote_file(f"{remote}/a.tsv"))
+    path.write_bytes(b"changed")
+    with pytest.raises(DownloadError, match="remove it to have it downloaded again"):
+        locate(remote_file(f"{remote}/a.tsv"))
+
+
+def test_the_data_folder_comes_first_and_is_verified_too(
+    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own" / "x").mkdir(parents=True)
+    own = tmp_path / "own" / "x" / "a.tsv"
+    own.write_bytes(CONTENT)
+    monkeypatch.setenv("FEDKGE_DATA", str(tmp_path / "own"))
+    assert locate(remote_file("http://127.0.0.1:9/unreachable")) == own
+    own.write_bytes(b"something else")
+    with pytest.raises(DownloadError, match="SHA-256"):
+        locate(remote_file("http://127.0.0.1:9/unreachable"))
+    monkeypatch.setenv("FEDKGE_DATA", str(tmp_path / "missing"))
+    with pytest.raises(DownloadError, match="not a folder"):
+        locate(remote_file(f"{remote}/a.tsv"))
+
+
+def test_what_cannot_be_reached_names_the_way_out(remote: str) -> None:
+    with pytest.raises(DownloadError, match="FEDKGE_DATA"):
+        locate(remote_file(f"{remote}/nothing-here.tsv"))
