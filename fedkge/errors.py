@@ -5,6 +5,7 @@ FedkgeError
     ├── DataError              a file, an archive or a split is not what it should be
     ├── DownloadError          a named dataset could not be fetched or does not match its checksum
     ├── SettingError           an option has a value outside its range
+    ├── TrainingError          training cannot go on as it was set up
     └── UnknownNameError       a name that no registry has, with the nearest known one
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["DataError", "DownloadError", "FedkgeError", "InputError", "SettingError", "UnknownNameError"]
+__all__ = ["DataError", "DownloadError", "FedkgeError", "InputError", "SettingError", "TrainingError", "UnknownNameError"]
 
 
 class FedkgeError(Exception):
@@ -34,6 +35,10 @@ class DownloadError(InputError):
 
 class SettingError(InputError):
     """An option has a value outside its range."""
+
+
+class TrainingError(InputError):
+    """Training cannot go on as it was set up."""
 
 
 class UnknownNameError(InputError):

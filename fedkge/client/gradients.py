@@ -1,0 +1,216 @@
+"""What every triple of a batch asks for, before anything is summed; then the sums, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkge.client.arrays import Floats, Ids, Pairs
+from fedkge.client.kernels import (
+    add_rows,
+    candidate_gradients,
+    compare_pairs,
+    group,
+    query_gradients,
+    slopes,
+)
+from fedkge.client.losses import Loss
+from fedkge.client.models.base import Model
+from fedkge.client.negatives import Batch
+
+__all__ = ["Objective", "TripleGradients", "triple_gradients"]
+
+_CHUNK = 2**22  # floats of projected candidates held at once
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss and its two numbers."""
+
+    loss: Loss
+    margin: float
+    temperature: float
+
+
+@dataclass
+class TripleGradients:
+    """The gradients of single triples: coefficients of candidates, and rows for anchor and relation.
+
+    The candidates' rows are implied: coefficient · ∂comparison(query, row) / ∂row. Where the relation maps
+    candidates first, they are given in full.
+    """
+
+    batch: Batch
+    comparison: int
+    losses: Floats  # (b,)
+    queries: Floats  # (b, w)
+    coefficients: Floats  # (b, 1 + n)
+    anchor_rows: Floats  # (b, entity width)
+    relation_rows: Floats  # (b, relation width)
+    candidate_rows: Floats | None  # (b · (1 + n), entity width) where the model projects
+    pairs: Pairs  # the candidates by entity
+
+    def weigh(self, weights: Floats) -> None:
+        """Multiply everything that triple b asks for by weights[b]."""
+        self.coefficients *= weights[:, None]
+        self.anchor_rows *= weights[:, None]
+        self.relation_rows *= weights[:, None]
+        if self.candidate_rows is not None:
+            self.candidate_rows *= np.repeat(weights, self.coefficients.shape[1])[:, None]
+
+    def entity_sums(self, table: Floats) -> EntitySums:
+        return EntitySums(self, table)
+
+    def relation_sums(self, num_relations: int) -> RelationSums:
+        return RelationSums(self, num_relations)
+
+
+class EntitySums:
+    """Gradients of entity rows, for as few rows at a time as the caller likes."""
+
+    def __init__(self, triples: TripleGradients, table: Floats) -> None:
+        self.triples = triples
+        self.table = table
+        self.anchors = group(triples.batch.anchors, len(table))
+        self.ordered = triples.coefficients.ravel()[triples.pairs.places]  # in the order of the pairs
+
+    def touched(self) -> Ids:
+        """The rows that have a gradient."""
+        mark = np.diff(self.triples.pairs.starts) + np.diff(self.anchors.starts)
+        return np.flatnonzero(mark).astype(np.int32)
+
+    def rows(self, rows: Ids) -> Floats:
+        out = np.zeros((len(rows), self.table.shape[1]), dtype=np.float32)
+        triples = self.triples
+        if triples.candidate_rows is None:
+            candidate_gradients(
+                triples.comparison, triples.queries, self.table, self.ordered, triples.pairs, rows, out
+            )
+        else:
+            add_rows(triples.candidate_rows, triples.pairs, rows, out)
+        add_rows(triples.anchor_rows, self.anchors, rows, out)
+        return out
+
+
+class RelationSums:
+    """Gradients of relation rows."""
+
+    def __init__(self, triples: TripleGradients, num_relations: int) -> None:
+        self.source = triples.relation_rows
+        self.pairs = group(triples.batch.relations, num_relations)
+
+    def touched(self) -> Ids:
+        return np.flatnonzero(np.diff(self.pairs.starts)).astype(np.int32)
+
+    def rows(self, rows: Ids) -> Floats:
+        out = np.zeros((len(rows), self.source.shape[1]), dtype=np.float32)
+        add_rows(self.source, self.pairs, rows, out)
+        return out
+
+
+def triple_gradients(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
+    """Score a batch and find what each triple asks for."""
+    tables = model.tables
+    h = torch.from_numpy(tables["entity"][batch.anchors]).requires_grad_()
+    r = torch.from_numpy(tables["relation"][batch.relations]).requires_grad_()
+    query = _query(model, h, r, batch.num_tails)
+    queries: Floats = query.detach().numpy()
+    scale: Floats = model.scale.numpy()[batch.relations]
+    pairs = group(batch.candidates, len(tables["entity"]))
+    if model.projects:
+        scored, candidate_rows, relation_rows = _projected(model, objective, batch, queries, scale)
+    else:
+        scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
+        candidate_rows, relation_rows = None, None
+    losses, coefficients, at_query = scored
+    at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
+    if relation_rows is not None:
+        at_r = at_r + torch.from_numpy(relation_rows)
+    return TripleGradients(
+        batch,
+        int(model.comparison),
+        losses,
+        queries,
+        coefficients,
+        _numpy(at_h),
+        _numpy(at_r),
+        candidate_rows,
+        pairs,
+    )
+
+
+def _numpy(rows: Tensor) -> Floats:
+    """A writable, contiguous array; autograd may hand out a gradient that shares memory."""
+    array: Floats = np.array(rows.numpy(), dtype=np.float32, order="C")
+    return array
+
+
+def _query(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
+    if num_tails == len(h):
+        return model.query_tail(h, r).contiguous()
+    if num_tails == 0:
+        return model.query_head(h, r).contiguous()
+    return torch.cat(
+        [model.query_tail(h[:num_tails], r[:num_tails]), model.query_head(h[num_tails:], r[num_tails:])]
+    )
+
+
+Scored = tuple[Floats, Floats, Floats]  # losses (b,), coefficients (b, 1 + n), gradients at the queries (b, w)
+
+
+def _score(
+    model: Model,
+    objective: Objective,
+    queries: Floats,
+    table: Floats,
+    candidates: Ids,
+    scale: Floats,
+    pairs: Pairs,
+) -> Scored:
+    kind = int(model.comparison)
+    compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
+    compare_pairs(kind, queries, table, pairs, compared)
+    coefficients = np.empty_like(compared)
+    losses = np.empty(len(candidates), dtype=np.float32)
+    numbers = np.float32(objective.margin), np.float32(objective.temperature)
+    slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
+    at_query = np.empty_like(queries)
+    query_gradients(kind, queries, table, candidates, coefficients, pairs, at_query)
+    return losses, coefficients, at_query
+
+
+def _projected(
+    model: Model, objective: Objective, batch: Batch, queries: Floats, scale: Floats
+) -> tuple[Scored, Floats, Floats]:
+    """Chunk by chunk: map the candidates, score them as a table of their own, map the gradients back."""
+    tables = model.tables
+    b, n = batch.candidates.shape
+    losses = np.empty(b, dtype=np.float32)
+    coefficients = np.empty((b, n), dtype=np.float32)
+    at_query = np.empty_like(queries)
+    candidate_rows = np.empty((b * n, tables["entity"].shape[1]), dtype=np.float32)
+    relation_rows = np.empty((b, tables["relation"].shape[1]), dtype=np.float32)
+    step = max(1, _CHUNK // (n * queries.shape[1]))
+    for start in range(0, b, step):
+        part = slice(start, min(start + step, b))
+        ids = batch.candidates[part]
+        rows = torch.from_numpy(tables["entity"][ids]).requires_grad_()  # (c, n, w)
+        r = torch.from_numpy(tables["relation"][batch.relations[part]]).requires_grad_()
+        mapped = model.project(rows, r)  # (c, n, query width)
+        table: Floats = mapped.detach().numpy().reshape(ids.size, -1)
+        local = np.where(ids < 0, -1, np.arange(ids.size, dtype=np.int32).reshape(ids.shape))
+        pairs = group(local.astype(np.int32), ids.size)
+        scored = _score(model, objective, queries[part], table, local, scale[part], pairs)
+        losses[part], coefficients[part], at_query[part] = scored
+        at_mapped = np.empty_like(table)
+        ordered = scored[1].ravel()[pairs.places]
+        every = np.arange(ids.size, dtype=np.int32)
+        candidate_gradients(int(model.comparison), queries[part], table, ordered, pairs, every, at_mapped)
+        slope = torch.from_numpy(at_mapped).view_as(mapped)
+        at_rows, at_r = torch.autograd.grad(mapped, (rows, r), slope)
+        candidate_rows[part.start * n : part.stop * n] = at_rows.numpy().reshape(ids.size, -1)
+        relation_rows[part] = at_r.numpy()
+    return (losses, coefficients, at_query), candidate_rows, relation_rows

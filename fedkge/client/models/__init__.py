@@ -1,0 +1,32 @@
+"""Embedding models by name; a new one is a class and a line in MODELS."""
+
+from __future__ import annotations
+
+from fedkge.client.models.base import Model
+from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
+from fedkge.client.models.rotations import RotatE
+from fedkge.client.models.translations import TransE, TransH, TransM, TransR
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import UnknownNameError
+from fedkge.experiment import ModelSettings
+
+__all__ = ["MODELS", "Model", "build_model"]
+
+MODELS: dict[str, type[Model]] = {
+    "TransE": TransE,
+    "TransH": TransH,
+    "TransM": TransM,
+    "TransR": TransR,
+    "RESCAL": RESCAL,
+    "DistMult": DistMult,
+    "ComplEx": ComplEx,
+    "RotatE": RotatE,
+    "QuatE": QuatE,
+}
+
+
+def build_model(settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Model:
+    """The model of the settings, with rows for a graph; the same label gets the same row everywhere."""
+    if settings.name not in MODELS:
+        raise UnknownNameError("model", settings.name, MODELS)
+    return MODELS[settings.name].build(settings, graph, seed)

@@ -1,0 +1,119 @@
+"""The contract of an embedding model: two tables, a query, a comparison."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkge.client.arrays import Floats, Ids
+from fedkge.client.comparisons import Comparison, compare
+from fedkge.client.models.initial import uniform_rows
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.experiment import ModelSettings
+
+__all__ = ["Model"]
+
+
+class Model(ABC):
+    """A query built from one entity and a relation, compared with every candidate for the other place.
+
+    Both tables are float32 torch tensors; kernels see the same memory as numpy arrays.
+    """
+
+    entity_width: ClassVar[int] = 1  # entity rows are this many times dim wide
+    relation_width: ClassVar[int] = 1
+    projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
+
+    def __init__(self, settings: ModelSettings, entity: Floats, relation: Floats, scale: Floats) -> None:
+        self.settings = settings
+        self.entity = torch.from_numpy(entity)
+        self.relation = torch.from_numpy(relation)
+        self.scale = torch.from_numpy(scale)  # (relations,) a positive factor on every score
+
+    @classmethod
+    def build(cls, settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Self:
+        """A model for a graph; rows come from the seed and the labels."""
+        entity = cls.initial_entities(settings, graph.entity_labels, seed)
+        relation = cls.initial_relations(settings, graph.relation_labels, seed)
+        return cls(settings, entity, relation, cls.relation_scale(graph))
+
+    @property
+    def comparison(self) -> Comparison:
+        """The norm of the settings; similarity models override it."""
+        return Comparison.L1 if self.settings.norm == 1 else Comparison.L2
+
+    @property
+    def shift(self) -> float:
+        """What losses add to a score: distances are compared with the margin, similarities with zero."""
+        return 0.0 if self.comparison is Comparison.DOT else self.settings.margin
+
+    @property
+    def tables(self) -> dict[str, Floats]:
+        """The trained tables as numpy views."""
+        return {"entity": self.entity.numpy(), "relation": self.relation.numpy()}
+
+    @abstractmethod
+    def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """How true a triple of rows is, as its paper writes it; higher is truer."""
+
+    @abstractmethod
+    def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
+        """What a fitting tail looks like: (b, width), (b, width) to (b, width)."""
+
+    @abstractmethod
+    def query_head(self, t: Tensor, r: Tensor) -> Tensor:
+        """What a fitting head looks like."""
+
+    def project(self, rows: Tensor, r: Tensor) -> Tensor:
+        """Candidates as the relation sees them: (b, n, width), (b, width) to (b, n, query width)."""
+        del r
+        return rows
+
+    def scores_of(self, h: Ids, r: Ids, t: Ids) -> Floats:
+        """The scores of triples given by row numbers, in plain torch."""
+        triple = (self.entity[_index(h)], self.relation[_index(r)], self.entity[_index(t)])
+        scores: Floats = (self.score(*triple) * self.scale[_index(r)]).numpy()
+        return scores
+
+    def distance(self, query: Tensor, candidate: Tensor) -> Tensor:
+        return compare(self.comparison, query, candidate)
+
+    @classmethod
+    def initial_entities(cls, settings: ModelSettings, labels: Sequence[str], seed: int) -> Floats:
+        uniform = uniform_rows(seed, "entity", labels, cls.entity_columns(settings.dim))
+        return cls.spread(uniform, settings)
+
+    @classmethod
+    def initial_relations(cls, settings: ModelSettings, labels: Sequence[str], seed: int) -> Floats:
+        uniform = uniform_rows(seed, "relation", labels, cls.relation_columns(settings.dim))
+        return cls.spread(uniform, settings)
+
+    @classmethod
+    def entity_columns(cls, dim: int) -> int:
+        return cls.entity_width * dim
+
+    @classmethod
+    def relation_columns(cls, dim: int) -> int:
+        return cls.relation_width * dim
+
+    @staticmethod
+    def spread(uniform: Floats, settings: ModelSettings) -> Floats:
+        """Numbers in (0, 1) to ±(γ + 2) / dim, as RotatE, FedE and FedR start."""
+        return (uniform * 2 - 1) * np.float32(initial_range(settings))
+
+    @classmethod
+    def relation_scale(cls, graph: KnowledgeGraph) -> Floats:
+        return np.ones(graph.num_relations, dtype=np.float32)
+
+
+def initial_range(settings: ModelSettings) -> float:
+    return (settings.margin + 2) / settings.dim
+
+
+def _index(ids: Ids) -> Tensor:
+    return torch.from_numpy(np.asarray(ids, dtype=np.int64))

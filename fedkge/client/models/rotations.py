@@ -1,0 +1,52 @@
+"""Models that turn a head by its relation: RotatE."""
+
+from __future__ import annotations
+
+from math import pi
+
+import torch
+from torch import Tensor
+
+from fedkge.client.comparisons import Comparison
+from fedkge.client.models.base import Model, initial_range
+
+__all__ = ["RotatE"]
+
+
+class RotatE(Model):
+    """−Σ |h ∘ r − t| with |r| = 1; an entity row is real then imaginary parts (Sun et al., 2019).
+
+    A relation row holds phases in units of the initial range, as its authors store them, so that one
+    learning rate suits both tables.
+    """
+
+    entity_width = 2
+
+    @property
+    def comparison(self) -> Comparison:
+        return Comparison.MODULUS
+
+    def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        a, b = h.chunk(2, dim=-1)
+        turned = torch.complex(a, b) * torch.polar(torch.ones_like(r), self._phase(r))
+        return -(turned - torch.complex(*t.chunk(2, dim=-1))).abs().sum(-1)
+
+    def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
+        return _turn(h, self._phase(r))
+
+    def query_head(self, t: Tensor, r: Tensor) -> Tensor:
+        return _turn(t, -self._phase(r))
+
+    def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
+        """The relation row that fits a pair best: the phase of t / h."""
+        phase = torch.complex(*t.chunk(2, dim=-1)).angle() - torch.complex(*h.chunk(2, dim=-1)).angle()
+        return torch.remainder(phase + pi, 2 * pi).sub(pi) * (initial_range(self.settings) / pi)
+
+    def _phase(self, r: Tensor) -> Tensor:
+        return r * (pi / initial_range(self.settings))
+
+
+def _turn(rows: Tensor, phase: Tensor) -> Tensor:
+    a, b = rows.chunk(2, dim=-1)
+    cosine, sine = phase.cos(), phase.sin()
+    return torch.cat([a * cosine - b * sine, a * sine + b * cosine], dim=-1)

@@ -1,0 +1,147 @@
+"""Candidates for every triple of a batch: its own entity first, then entities drawn from the client's.
+
+Known answers are left out exactly: a draw is a number among the *other* entities, counted past the sorted
+known ones, so nothing is rejected and every entity that is left is equally likely. Only train triples are
+known here: a sampler that avoided test triples would be told the answers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.arrays import Floats, Ids, Offsets
+from fedkge.client.compiled import compiled
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.lookup import Lookup
+from fedkge.errors import SettingError
+from fedkge.experiment import TrainingSettings
+
+__all__ = ["Batch", "NegativeSampler", "head_probabilities"]
+
+
+class Batch(NamedTuple):
+    """Triples with their candidates: first those whose tail is replaced, then those whose head is."""
+
+    anchors: Ids  # (b,) the entity that stays: the head where the tail is replaced
+    relations: Ids  # (b,)
+    candidates: Ids  # (b, 1 + n) column 0 is the true entity, −1 is no candidate
+    num_tails: int  # how many triples have their tail replaced
+
+
+class NegativeSampler:
+    """Draws negatives for the train triples of one graph."""
+
+    def __init__(self, graph: KnowledgeGraph, settings: TrainingSettings) -> None:
+        self.triples = graph.train
+        self.num_entities = graph.num_entities
+        self.num_negatives = settings.negatives
+        self.filtered = settings.filter_negatives
+        self.shared = settings.shared_negatives
+        self.replace_head = _replace_head(graph, settings)  # (n,) probability
+        head, relation, tail = graph.train.T
+        tails = Lookup.build(head, relation, tail, graph.num_relations)
+        heads = Lookup.build(tail, relation, head, graph.num_relations)
+        self.known = np.concatenate([tails.values, heads.values])
+        tail_starts, tail_stops = tails.spans(head, relation)
+        head_starts, head_stops = heads.spans(tail, relation)
+        shift = len(tails.values)
+        self.starts = np.stack([tail_starts, head_starts + shift])  # (2, n) where the known answers are
+        self.stops = np.stack([tail_stops, head_stops + shift])
+
+    def batch(self, places: NDArray[np.int64], rng: np.random.Generator) -> Batch:
+        """The train triples at those places, each with its own negatives (or all with the same)."""
+        replaced = rng.random(len(places), dtype=np.float32) < self.replace_head[places]
+        num_tails = int(np.count_nonzero(~replaced))
+        places = places[np.argsort(replaced, kind="stable")]
+        side = (np.arange(len(places)) >= num_tails).astype(np.int64)
+        triples = self.triples[places]  # (b, 3)
+        each = np.arange(len(places))
+        candidates = np.empty((len(places), 1 + self.num_negatives), dtype=np.int32)
+        candidates[:, 0] = triples[each, 2 - 2 * side]
+        starts = self.starts[side, places]
+        stops = self.stops[side, places] if self.filtered else starts
+        if self.shared:
+            candidates[:, 1:] = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
+            _strike_out(self.known, starts, stops, candidates)
+        else:
+            seed = rng.integers(0, 2**64, dtype=np.uint64)
+            _draw(seed, self.num_entities, self.known, starts, stops, candidates)
+        return Batch(triples[each, 2 * side], triples[:, 1].copy(), candidates, num_tails)
+
+
+def head_probabilities(graph: KnowledgeGraph) -> Floats:
+    """How often the head of each train triple is replaced: tails per head over both (Wang et al., 2014)."""
+    head, relation, tail = graph.train.T
+    count = np.bincount(relation, minlength=graph.num_relations)
+    tails_per_head = count / np.maximum(_distinct(relation, head, graph), 1)
+    heads_per_tail = count / np.maximum(_distinct(relation, tail, graph), 1)
+    share = tails_per_head / np.maximum(tails_per_head + heads_per_tail, 1e-9)
+    return share[relation].astype(np.float32)
+
+
+def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.int64]:
+    """How many distinct entities each relation has in that column."""
+    pairs = np.unique(relation.astype(np.int64) * graph.num_entities + entity)
+    return np.bincount(pairs // graph.num_entities, minlength=graph.num_relations)
+
+
+def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings) -> Floats:
+    if settings.sampler == "bernoulli" and settings.corrupt != "both":
+        raise SettingError(
+            'training.sampler: "bernoulli" chooses between head and tail; set training.corrupt = "both"'
+        )
+    if settings.corrupt != "both":
+        return np.full(len(graph.train), settings.corrupt == "head", dtype=np.float32)
+    if settings.sampler == "bernoulli":
+        return head_probabilities(graph)
+    return np.full(len(graph.train), 0.5, dtype=np.float32)
+
+
+@compiled
+def _draw(seed: np.uint64, bound: int, known: Ids, starts: Offsets, stops: Offsets, out: Ids) -> None:
+    """Fill out[:, 1:] with entities that are not among known[start:stop]."""
+    state = seed
+    for b in range(out.shape[0]):
+        start, stop = starts[b], stops[b]
+        free = bound - (stop - start)
+        if free <= 0:
+            out[b, 1:] = -1
+            continue
+        span = np.uint64(free)
+        unfair = np.uint64((np.uint64(1) << np.uint64(32)) % span)
+        for j in range(1, out.shape[1]):
+            state += np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea and Flood, 2014)
+            z = state
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            product = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)) * span
+            while (product & np.uint64(0xFFFFFFFF)) < unfair:  # Lemire (2019): no entity is favoured
+                z = z * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                product = (z >> np.uint64(32)) * span
+            out[b, j] = _skip(np.int64(product >> np.uint64(32)), known, start, stop)
+
+
+@compiled
+def _skip(rank: int, known: Ids, start: int, stop: int) -> int:
+    """The entity with that rank among those not in known[start:stop], which ascends."""
+    low, high = start, stop
+    while low < high:  # how many known entities come before it
+        middle = (low + high) // 2
+        if known[middle] - (middle - start) <= rank:
+            low = middle + 1
+        else:
+            high = middle
+    return rank + low - start
+
+
+@compiled
+def _strike_out(known: Ids, starts: Offsets, stops: Offsets, out: Ids) -> None:
+    """Set the known answers among out[:, 1:] to −1."""
+    for b in range(out.shape[0]):
+        for j in range(1, out.shape[1]):
+            place = starts[b] + np.searchsorted(known[starts[b] : stops[b]], out[b, j])
+            if place < stops[b] and known[place] == out[b, j]:
+                out[b, j] = -1

@@ -1,0 +1,145 @@
+"""Local training: some epochs over one client's triples, on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.autograd import AutogradStep
+from fedkge.client.gradients import EntitySums, Objective, RelationSums, triple_gradients
+from fedkge.client.losses import find_loss
+from fedkge.client.models.base import Model
+from fedkge.client.negatives import Batch, NegativeSampler
+from fedkge.client.optimizers import State, build_optimizer
+from fedkge.client.threads import one_thread
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import DataError, TrainingError
+from fedkge.experiment import TrainingSettings
+
+__all__ = ["KernelStep", "Step", "TrainResult", "train"]
+
+_BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until the optimiser has them
+_EXPLOSION = 1e4  # a loss this many times the first one will not come back
+
+
+class Step(Protocol):
+    """One update of a model from one batch."""
+
+    def __call__(self, batch: Batch) -> float:
+        """Move the tables; return the mean loss before the move."""
+
+    def state(self) -> State:
+        """The optimiser's state."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a call of `train` did; the model's tables were changed in place."""
+
+    losses: tuple[float, ...]  # mean loss of each epoch
+    steps: int
+    triples: int
+    seconds: float
+    optimizer: State  # pass it to the next call to go on where this one stopped
+
+    @property
+    def triples_per_second(self) -> float:
+        return self.triples / self.seconds if self.seconds > 0 else 0.0
+
+
+def train(
+    model: Model,
+    graph: KnowledgeGraph,
+    rng: np.random.Generator,
+    settings: TrainingSettings,
+    *,
+    epochs: int | None = None,
+    optimizer: State | None = None,
+) -> TrainResult:
+    """Train a model in place on the train triples of a graph; the same generator gives the same bits."""
+    if len(graph.train) == 0:
+        raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
+    sampler = NegativeSampler(graph, settings)
+    losses: list[float] = []
+    steps = 0
+    start = perf_counter()
+    with one_thread():
+        step = build_step(model, settings, optimizer)
+        for _ in range(settings.local_epochs if epochs is None else epochs):
+            total = 0.0
+            for places in _shuffled(len(graph.train), settings.batch_size, rng):
+                loss = step(sampler.batch(places, rng))
+                steps += 1
+                _check(loss, losses[0] if losses else None, steps, settings)
+                total += loss * len(places)
+            losses.append(total / len(graph.train))
+        state = step.state()
+    triples = len(graph.train) * len(losses)
+    return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
+
+
+def build_step(model: Model, settings: TrainingSettings, optimizer: State | None = None) -> Step:
+    """Fused kernels on the processor, plain torch on other devices."""
+    if settings.device == "cpu":
+        return KernelStep(model, settings, optimizer)
+    return AutogradStep(model, settings, optimizer, device=settings.device)
+
+
+class KernelStep:
+    """A step through the kernels: gradients of a block of rows, then at once their update."""
+
+    def __init__(self, model: Model, settings: TrainingSettings, optimizer: State | None = None) -> None:
+        self.model = model
+        self.objective = Objective(
+            find_loss(settings.loss), model.settings.margin, settings.adversarial_temperature
+        )
+        self.optimizer = build_optimizer(settings.optimizer, model.tables, settings.learning_rate)
+        if optimizer is not None:
+            self.optimizer.load(optimizer)
+
+    def __call__(self, batch: Batch) -> float:
+        tables = self.model.tables
+        gradients = triple_gradients(self.model, self.objective, batch)
+        b = len(batch.anchors)
+        gradients.weigh(np.full(b, 1 / b, dtype=np.float32))
+        self.optimizer.begin_step()
+        self._apply("entity", gradients.entity_sums(tables["entity"]))
+        self._apply("relation", gradients.relation_sums(len(tables["relation"])))
+        return float(gradients.losses.mean(dtype=np.float64))
+
+    def _apply(self, name: str, sums: EntitySums | RelationSums) -> None:
+        table = self.model.tables[name]
+        every = np.arange(len(table), dtype=np.int32) if self.optimizer.dense else sums.touched()
+        block = max(1, _BLOCK // table.shape[1])
+        for start in range(0, len(every), block):
+            rows = every[start : start + block]
+            self.optimizer.update(name, rows, sums.rows(rows))
+
+    def state(self) -> State:
+        return self.optimizer.state()
+
+
+def _shuffled(count: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    order = rng.permutation(count)
+    for start in range(0, count, size):
+        yield order[start : start + size]
+
+
+def _check(loss: float, first: float | None, steps: int, settings: TrainingSettings) -> None:
+    rate = settings.learning_rate
+    if not isfinite(loss):
+        what = f"the loss is {loss}"
+    elif first is not None and loss > _EXPLOSION * max(1.0, first):
+        what = f"the loss grew from {first:.3g} to {loss:.3g}"
+    else:
+        return
+    raise TrainingError(
+        f"training stopped at step {steps}: {what} with training.learning_rate = {rate:g}; "
+        f"try {rate / 10:g}, or a smaller model.margin"
+    )

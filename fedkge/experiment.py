@@ -1,0 +1,194 @@
+"""The experiment file: what one run does, read from TOML, checked once, frozen.
+
+Names of models, strategies and the like are plain text here; the layer that owns a registry checks them.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from fedkge.errors import InputError, SettingError
+
+__all__ = [
+    "DataSettings",
+    "EvaluationSettings",
+    "Experiment",
+    "FederationSettings",
+    "ModelSettings",
+    "TrainingSettings",
+]
+
+
+class Settings(BaseModel):
+    """Frozen options of one section; a bad one raises a single line that names it and the remedy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    section: ClassVar[str] = ""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise SettingError(_explain(type(self), error.errors()[0])) from None
+
+
+class DataSettings(Settings):
+    """Which graph, and how it is spread over clients."""
+
+    section = "data"
+    dataset: str = Field(default="UMLS", min_length=1)
+    clients: int = Field(default=5, ge=1)
+    partition: str = "fedr"
+    confidential: float | str = 0.0
+
+
+class ModelSettings(Settings):
+    """Which embedding model, and its size; the defaults are the FedR paper's."""
+
+    section = "model"
+    name: str = "TransE"
+    dim: int = Field(default=128, ge=1)
+    margin: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    norm: Literal[1, 2] = 1
+
+
+class TrainingSettings(Settings):
+    """How a client trains; the defaults are the FedR paper's."""
+
+    section = "training"
+    local_epochs: int = Field(default=3, ge=1)
+    batch_size: int = Field(default=512, ge=1)
+    negatives: int = Field(default=256, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    optimizer: str = "Adam"
+    loss: str = "self-adversarial"
+    adversarial_temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    corrupt: Literal["tail", "head", "both"] = "tail"
+    sampler: Literal["uniform", "bernoulli"] = "uniform"
+    filter_negatives: bool = True
+    shared_negatives: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
+class FederationSettings(Settings):
+    """How clients work together; the defaults are the FedR paper's."""
+
+    section = "federation"
+    strategy: str = "FedR"
+    rounds: int = Field(default=300, ge=1)
+    evaluate_every: int = Field(default=5, ge=1)
+    patience: int = Field(default=5, ge=1)
+    target_mrr: float | None = Field(default=None, gt=0, le=1)
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+
+class EvaluationSettings(Settings):
+    """What is ranked against what; the defaults are the FedR paper's."""
+
+    section = "evaluation"
+    sides: Literal["tail", "head", "both"] = "tail"
+    candidates: Literal["own", "all"] = "own"
+    ties: Literal["realistic", "optimistic", "pessimistic"] = "realistic"
+
+
+class Experiment(Settings):
+    """Everything that one run depends on."""
+
+    name: str = Field(default="quickstart", min_length=1)
+    seed: int = Field(default=0, ge=0)
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    federation: FederationSettings = FederationSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @classmethod
+    def load(cls, path: Path) -> Experiment:
+        """Read a file; every mistake in it is an InputError that names the file."""
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(
+                f"{path}: no such experiment file; give a path that exists, or none at all"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: not UTF-8 text; save the experiment file as UTF-8") from None
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_toml(cls, text: str) -> Experiment:
+        try:
+            options = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SettingError(f"not TOML: {error}; mend that line of the experiment file") from None
+        return cls(**options)
+
+    def to_toml(self) -> str:
+        """The experiment with every default filled in; an option without a value is left out."""
+        return "\n".join(_toml_lines(self.model_dump())) + "\n"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text in quotes",
+    "string_too_short": "text that is not empty",
+    "bool_type": "true or false",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "literal_error": "one of {expected}",
+    "model_type": "a section of options",
+    "model_attributes_type": "a section of options",
+}
+
+
+def _explain(settings: type[Settings], error: ErrorDetails) -> str:
+    key = str(error["loc"][0]) if error["loc"] else settings.section
+    place = f"{settings.section}.{key}" if settings.section else key
+    fields = settings.model_fields
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(key, fields, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(fields)}"
+        return f"{place}: unknown key; {remedy}"
+    expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
+    default = fields[key].default if key in fields else None
+    if isinstance(default, Settings):
+        example = f"write [{key}] above its options"
+    elif default is None:
+        example = "leave it out to switch it off"
+    else:
+        example = f"for example {key} = {_toml_value(default)}"
+    return f"{place}: expected {expected}, not {error['input']!r}; {example}"
+
+
+def _toml_lines(options: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in options.items():
+        if not isinstance(value, Mapping) and value is not None:
+            yield f"{key} = {_toml_value(value)}"
+    for section, values in options.items():
+        if isinstance(values, Mapping):
+            yield f"\n[{section}]"
+            yield from _toml_lines(values)
+
+
+def _toml_value(value: bool | int | float | str) -> str:
+    if isinstance(value, str):
+        # A JSON string is a TOML string, but for the one control character that JSON leaves bare.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
