@@ -1,6 +1,9 @@
 """The exceptions of fedkge; every message names the remedy.
 
 FedkgeError
+├── FederationError            a run cannot go on: too few clients left, a worker that keeps dying
+├── MessageError               bytes that are not a message of ours
+├── StorageError               the disk is full or read-only; what was written before stays valid
 └── InputError                 the user can mend it: one line on stderr, exit code 2
     ├── DataError              a file, an archive or a split is not what it should be
     ├── DownloadError          a named dataset could not be fetched or does not match its checksum
@@ -14,11 +17,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["DataError", "DownloadError", "FedkgeError", "InputError", "SettingError", "TrainingError", "UnknownNameError"]
+__all__ = [
+    "DataError",
+    "DownloadError",
+    "FederationError",
+    "FedkgeError",
+    "InputError",
+    "MessageError",
+    "SettingError",
+    "StorageError",
+    "TrainingError",
+    "UnknownNameError",
+]
 
 
 class FedkgeError(Exception):
     """Anything that fedkge raises on purpose."""
+
+
+class FederationError(FedkgeError):
+    """A run cannot go on."""
+
+
+class MessageError(FedkgeError):
+    """Bytes that are not a message, or a message that cannot be."""
+
+
+class StorageError(FedkgeError):
+    """Something could not be written."""
 
 
 class InputError(FedkgeError):

@@ -19,6 +19,7 @@ from fedkge.errors import InputError, SettingError
 
 __all__ = [
     "DataSettings",
+    "EngineSettings",
     "EvaluationSettings",
     "Experiment",
     "FederationSettings",
@@ -89,6 +90,11 @@ class FederationSettings(Settings):
     target_mrr: float | None = Field(default=None, gt=0, le=1)
     fraction: float = Field(default=1.0, gt=0, le=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    weighting: Literal["holders", "triples"] = "holders"
+    precision: Literal["float32", "float16"] = "float32"
+    min_clients: int = Field(default=1, ge=1)
+    on_failure: Literal["continue", "repeat"] = "continue"
+    timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
 
 
 class EvaluationSettings(Settings):
@@ -98,6 +104,18 @@ class EvaluationSettings(Settings):
     sides: Literal["tail", "head", "both"] = "tail"
     candidates: Literal["own", "all"] = "own"
     ties: Literal["realistic", "optimistic", "pessimistic"] = "realistic"
+
+
+class EngineSettings(Settings):
+    """Where clients run; nothing here changes a result."""
+
+    section = "engine"
+    name: Literal["inline", "ray"] = "ray"
+    workers: int = Field(default=2, ge=1)
+    ray_address: str | None = None
+    cpus_per_worker: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    gpus_per_worker: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    object_store_mb: int = Field(default=512, ge=80)
 
 
 class Experiment(Settings):
@@ -110,6 +128,7 @@ class Experiment(Settings):
     training: TrainingSettings = TrainingSettings()
     federation: FederationSettings = FederationSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    engine: EngineSettings = EngineSettings()
 
     @classmethod
     def load(cls, path: Path) -> Experiment:
@@ -134,6 +153,14 @@ class Experiment(Settings):
         except tomllib.TOMLDecodeError as error:
             raise SettingError(f"not TOML: {error}; mend that line of the experiment file") from None
         return cls(**options)
+
+    @classmethod
+    def from_json(cls, text: str) -> Experiment:
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """One line, for places that carry only text."""
+        return self.model_dump_json()
 
     def to_toml(self) -> str:
         """The experiment with every default filled in; an option without a value is left out."""

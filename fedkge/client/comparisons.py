@@ -84,9 +84,7 @@ def between(kind: int, q: Floats, t: Floats) -> np.float32:
 
 
 @compiled
-def compare_pairs(
-    kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats
-) -> None:
+def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
     """out.ravel()[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
     starts, places, owners = pairs
     flat = out.ravel()
@@ -98,7 +96,13 @@ def compare_pairs(
 
 @compiled
 def query_gradients(
-    kind: int, queries: Floats, table: Floats, candidates: Ids, coefficients: Floats, pairs: Pairs, out: Floats
+    kind: int,
+    queries: Floats,
+    table: Floats,
+    candidates: Ids,
+    coefficients: Floats,
+    pairs: Pairs,
+    out: Floats,
 ) -> None:
     """out[b] = Σ_j coefficients[b, j] · ∂comparison / ∂query."""
     if kind == _MODULUS:  # twice as fast entity by entity, since its rows are twice as long

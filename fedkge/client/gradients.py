@@ -158,7 +158,9 @@ def _query(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
     )
 
 
-Scored = tuple[Floats, Floats, Floats]  # losses (b,), coefficients (b, 1 + n), gradients at the queries (b, w)
+Scored = tuple[
+    Floats, Floats, Floats
+]  # losses (b,), coefficients (b, 1 + n), gradients at the queries (b, w)
 
 
 def _score(

@@ -28,9 +28,7 @@ class Optimizer(ABC):
         self.tables = tables
         self.learning_rate = learning_rate
         self.steps = 0
-        self.kept = {
-            name: [np.zeros_like(table) for _ in self.moments] for name, table in tables.items()
-        }
+        self.kept = {name: [np.zeros_like(table) for _ in self.moments] for name, table in tables.items()}
 
     def begin_step(self) -> None:
         """Count a step; the updates that follow belong to it."""

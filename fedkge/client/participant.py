@@ -1,0 +1,148 @@
+"""One client of a federation: its own graph, its own model, and an answer to each thing the server asks."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fedkge.client.models import Model, build_model
+from fedkge.client.metrics import evaluate, per_triple
+from fedkge.client.state import ClientState, StateFiles
+from fedkge.client.training import train
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.exchange import Download, Table, Upload
+from fedkge.experiment import Experiment
+from fedkge.seeding import generator
+
+__all__ = ["Participant"]
+
+LAST = 2**31  # no run has this many rounds
+
+
+class Participant:
+    """Knows its own labelled triples and what the server sent, nothing else.
+
+    Between two messages everything that matters is in `self.model`, `self.round` and the state files.
+    """
+
+    def __init__(
+        self, client: int, graph: KnowledgeGraph, experiment: Experiment, files: StateFiles, every_round: bool
+    ) -> None:
+        self.client = client
+        self.graph = graph
+        self.experiment = experiment
+        self.files = files
+        self.every_round = every_round  # whether the process may vanish between two messages
+        self.model: Model
+        self.round: int  # the last round trained
+        self.facts: Mapping[str, Any]  # what was said of it
+        self.rows = files.load_rows()  # table -> shared row of each local row
+        self.restore(until=LAST)
+
+    def join(self, download: Download) -> Upload:
+        """Say which labels of the shared tables it holds; a resumed run starts from an earlier round."""
+        self.files.forget_after(download.round)
+        self.restore(download.round)
+        labels = {"entity": self.graph.entity_labels, "relation": self.graph.relation_labels}
+        held = {name: list(labels[name]) for name in download.facts["shared"]}
+        counts = {name: len(self.graph[name]) for name in ("train", "valid", "test")}
+        return self.upload(download.round, facts={"labels": held, "triples": counts})
+
+    def assign(self, download: Download) -> Upload:
+        """Learn which shared rows its labels have."""
+        self.rows = {name: table.ids for name, table in download.tables.items()}
+        self.files.save_rows(self.rows)
+        return self.upload(download.round)
+
+    def train(self, download: Download) -> Upload:
+        """Take the server's rows, train some epochs, and give back the rows that are shared."""
+        if self.round != download.round:  # asked again about a round that is done: the answer is the same
+            self.merge(download.tables)
+            self.files.prune(download.facts["keep"], until=download.facts["settled"])
+            self._train(download.round)
+        tables = {name: self.shared(name) for name in self.rows}
+        return self.upload(download.round, tables, self.facts)
+
+    def evaluate(self, download: Download) -> Upload:
+        """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
+        self.merge(download.tables)
+        self.files.save(ClientState(download.round, self.model.tables, self.facts))
+        return self.upload(download.round, facts=self.measure("valid"))
+
+    def test(self, download: Download) -> Upload:
+        """Go back to the best round and rank the test triples."""
+        self.restore(download.facts["best"])
+        facts = {**self.measure("test"), **self.measure("valid"), "digest": self.digest()}
+        return self.upload(download.round, facts=facts)
+
+    def restore(self, until: int) -> None:
+        """The state after a round, or the initial one."""
+        self.model = build_model(self.experiment.model, self.graph, self.experiment.seed)
+        self.round, self.facts = 0, {}
+        state = self.files.newest(until)
+        if state is None:
+            return
+        for name, table in self.model.tables.items():
+            table[:] = state.tables[name]
+        self.round, self.facts = state.round, state.facts
+
+    def merge(self, tables: Mapping[str, Table]) -> None:
+        """Put the server's rows in the place of its own."""
+        for name, table in tables.items():
+            mine = self.rows[name]
+            order = np.argsort(mine)
+            local = order[np.searchsorted(mine, table.ids, sorter=order)]
+            self.model.tables[name][local] = table.rows
+
+    def shared(self, name: str) -> Table:
+        """Its rows of a shared table."""
+        weights = None
+        if self.experiment.federation.weighting == "triples":
+            columns = self.graph.train[:, [0, 2]] if name == "entity" else self.graph.train[:, 1]
+            weights = np.bincount(columns.ravel(), minlength=len(self.rows[name])).astype(np.float32)
+        return Table(self.rows[name], self.model.tables[name], weights=weights)
+
+    def measure(self, split: str) -> dict[str, Any]:
+        """Sums of what a split's triples score, and how long it took."""
+        start = perf_counter()
+        found = evaluate(self.model, self.graph, split, self.experiment.evaluation)
+        values = per_triple(found.ranks, self.experiment.evaluation.ties)
+        moments = {
+            "count": found.num_triples,
+            "unseen": found.num_unseen,
+            "sums": {name: float(column.sum()) for name, column in values.items()},
+            "squares": {name: float((column**2).sum()) for name, column in values.items()},
+        }
+        return {split: moments, f"{split}_seconds": perf_counter() - start}
+
+    def digest(self) -> str:
+        """A hash of its tables, rows sorted by label: equal exactly when the numbers are."""
+        digest = hashlib.sha256()
+        for name, labels in (("entity", self.graph.entity_labels), ("relation", self.graph.relation_labels)):
+            order = sorted(range(len(labels)), key=labels.__getitem__)
+            digest.update("\n".join(labels[row] for row in order).encode())
+            digest.update(np.ascontiguousarray(self.model.tables[name][order]).tobytes())
+        return digest.hexdigest()
+
+    def upload(
+        self, round: int, tables: Mapping[str, Table] | None = None, facts: Mapping[str, Any] | None = None
+    ) -> Upload:
+        return Upload(round, self.client, tables or {}, facts or {})
+
+    def _train(self, round: int) -> None:
+        rng = generator(self.experiment.seed, "train", round, self.client)
+        result = train(self.model, self.graph, rng, self.experiment.training)
+        self.round = round
+        self.facts = {
+            "loss": result.losses[-1],
+            "triples": result.triples,
+            "seconds": result.seconds,
+            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+        if self.every_round:
+            self.files.save(ClientState(round, self.model.tables, self.facts))

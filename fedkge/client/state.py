@@ -1,0 +1,88 @@
+"""A client's private state on its own disk: one file per round that may be needed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from fedkge.client.arrays import Floats, Ids
+from fedkge.errors import DataError
+from fedkge.storage import storage_errors, write_atomically
+
+__all__ = ["ClientState", "StateFiles"]
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """What a client is after a round: its tables, and what it told the server about that round."""
+
+    round: int
+    tables: Mapping[str, Floats]
+    facts: Mapping[str, Any]
+
+
+class StateFiles:
+    """The states of one client of one run, by round."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, state: ClientState) -> None:
+        metadata = {"round": str(state.round), "facts": json.dumps(state.facts)}
+        tables = dict(state.tables)
+        with storage_errors(self.folder):
+            write_atomically(self._path(state.round), lambda path: save_file(tables, path, metadata))
+
+    def load(self, round: int) -> ClientState:
+        path = self._path(round)
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata()
+                tables = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        except (OSError, SafetensorError) as error:
+            raise DataError(
+                f"{path}: the client's state cannot be read ({error}); start the run anew"
+            ) from error
+        return ClientState(int(metadata["round"]), tables, json.loads(metadata["facts"]))
+
+    def save_rows(self, rows: Mapping[str, Ids]) -> None:
+        """Which shared rows its labels have; the same for the whole run."""
+        with storage_errors(self.folder):
+            write_atomically(self.folder / "rows.safetensors", lambda path: save_file(dict(rows), path))
+
+    def load_rows(self) -> dict[str, Ids]:
+        path = self.folder / "rows.safetensors"
+        return load_file(path) if path.exists() else {}
+
+    def rounds(self) -> list[int]:
+        """The rounds there are, ascending."""
+        return sorted(
+            int(path.stem.removeprefix("round-")) for path in self.folder.glob("round-*.safetensors")
+        )
+
+    def newest(self, until: int) -> ClientState | None:
+        """The last state not after a round."""
+        fitting = [round for round in self.rounds() if round <= until]
+        return self.load(fitting[-1]) if fitting else None
+
+    def forget_after(self, round: int) -> None:
+        """A run goes on from here: what came later never happened."""
+        for later in (other for other in self.rounds() if other > round):
+            self._path(later).unlink()
+
+    def prune(self, keep: Collection[int], until: int) -> None:
+        """Remove the states up to a round that nobody will ask for again."""
+        for old in self.rounds():
+            if old < until and old not in keep:
+                self._path(old).unlink(missing_ok=True)
+
+    def _path(self, round: int) -> Path:
+        return self.folder / f"round-{round:06}.safetensors"

@@ -1,0 +1,1 @@
+"""The server's side: joining clients, merging what they share, counting what it costs."""

@@ -1,0 +1,101 @@
+"""What a run leaves on disk while it runs: tidy CSVs, failures, and checkpoints that are whole or absent."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from fedkge.datasets.text import write_labels
+from fedkge.errors import DataError
+from fedkge.storage import storage_errors, write_atomically
+
+__all__ = ["Records"]
+
+_FILES = {
+    "metrics": ("round", "client", "split", "metric", "value"),
+    "messages": ("round", "phase", "client", "direction", "bytes"),
+    "failures": ("round", "phase", "client", "reason"),
+}
+
+
+class Records:
+    """A run folder as the server writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with storage_errors(folder):
+            (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+            for name, columns in _FILES.items():
+                path = self._path(name)
+                if not path.exists():
+                    self._write(path, [columns])
+
+    def add(self, name: str, rows: Iterable[Sequence[object]]) -> None:
+        """Append rows; each call leaves the file complete."""
+        with storage_errors(self.folder), self._path(name).open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+
+    def save_checkpoint(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Tables and facts of one moment, with the lengths that the CSVs had then."""
+        lengths = {name: self._path(name).stat().st_size for name in _FILES}
+        with storage_errors(self.folder):
+            tables = f"tables-{facts['round']}.safetensors"
+            write_atomically(self.folder / "checkpoint" / tables, lambda path: save_file(dict(arrays), path))
+            text = json.dumps({**facts, "tables": tables, "lengths": lengths})
+            target = self.folder / "checkpoint" / "server.json"
+            write_atomically(target, lambda path: path.write_text(text, encoding="utf-8"))
+            for old in (self.folder / "checkpoint").glob("tables-*.safetensors"):
+                if old.name != tables:
+                    old.unlink()
+
+    def load_checkpoint(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+        """The last checkpoint; the CSVs are cut back to what they were then."""
+        path = self.folder / "checkpoint" / "server.json"
+        if not path.exists():
+            return None
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            arrays = load_file(self.folder / "checkpoint" / facts.pop("tables"))
+        except Exception as error:  # a damaged file of either format
+            raise DataError(
+                f"{path.parent}: the checkpoint cannot be read ({error}); start the run anew"
+            ) from error
+        for name, length in facts.pop("lengths").items():
+            os.truncate(self._path(name), length)
+        return arrays, facts
+
+    def restart(self) -> None:
+        """Forget a run that never reached a checkpoint."""
+        for name, columns in _FILES.items():
+            self._write(self._path(name), [columns])
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        text = json.dumps(content, indent=2) + "\n"
+        with storage_errors(self.folder):
+            write_atomically(self.folder / name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def write_tables(
+        self, name: str, arrays: Mapping[str, NDArray[np.float32]], labels: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Embeddings with a label for every row."""
+        folder = self.folder / "embeddings"
+        with storage_errors(self.folder):
+            folder.mkdir(exist_ok=True)
+            write_atomically(folder / f"{name}.safetensors", lambda path: save_file(dict(arrays), path))
+            for table, own in labels.items():
+                write_labels(folder / f"{name}-{table}.tsv", own)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.csv"
+
+    def _write(self, path: Path, rows: Iterable[Sequence[object]]) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)

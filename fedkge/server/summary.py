@@ -1,0 +1,97 @@
+"""The answers of a run in one JSON: what it gained, cost and leaked, and hashes to compare by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedkge.experiment import Experiment
+from fedkge.server.ledger import Ledger
+from fedkge.server.moments import Moments
+from fedkge.server.strategy import Outcome
+
+__all__ = ["experiment_hash", "summarise"]
+
+
+def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers: int) -> dict[str, Any]:
+    """The content of summary.json."""
+    standing = outcome.standing
+    busy = (standing.trained + standing.ranked) / workers
+    return {
+        "utility": {
+            "test": _metrics(outcome.test),
+            "valid": _metrics(outcome.valid),
+            "best_round": standing.best_round,
+            "per_client": {
+                str(client): {split: _metrics(moments) for split, moments in splits.items()}
+                for client, splits in outcome.per_client.items()
+            },
+        },
+        "communication": {
+            "bytes_up": ledger.total("up"),
+            "bytes_down": ledger.total("down"),
+            "by_phase": ledger.by_phase(),
+            "rounds": standing.round,
+            "rounds_to_target": standing.target_round,
+            "bytes_to_target": standing.target_bytes,
+        },
+        "leakage": {},
+        "privacy": {
+            "union": "plain",
+            "secure_aggregation": False,
+            "epsilon": None,
+            "delta": None,
+            "claimed_or_guaranteed": None,
+            "what_the_server_learned": _learned(outcome),
+        },
+        "speed": {
+            "train_triples_per_s": standing.triples / standing.trained if standing.trained else 0.0,
+            "eval_triples_per_s": standing.evaluated / standing.ranked if standing.ranked else 0.0,
+            "seconds_training": standing.trained,
+            "seconds_ranking": standing.ranked,
+            "seconds_engine": max(outcome.seconds - busy, 0.0),
+            "seconds_crypto": 0.0,
+            "seconds_total": outcome.seconds,
+            "peak_rss_mb": standing.peak_rss_mb,
+        },
+        "experiment_hash": experiment_hash(experiment),
+        "result_hash": _result_hash(outcome),
+    }
+
+
+def experiment_hash(experiment: Experiment) -> str:
+    """Equal for experiments that must give the same result: where they run does not enter."""
+    content = experiment.model_dump(exclude={"engine", "name"})
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _metrics(moments: Moments) -> dict[str, Any]:
+    means, intervals = moments.means(), moments.intervals()
+    values = {name: {"value": means[name], "interval": list(intervals[name])} for name in means}
+    return {**values, "count": moments.count, "unseen": moments.unseen}
+
+
+def _learned(outcome: Outcome) -> list[str]:
+    if not outcome.labels:
+        return ["how many triples each client has, and its validation and test scores"]
+    return [
+        *(f"every label in the {name} table, and which client holds it" for name in outcome.labels),
+        *(f"every client's {name} rows after every round" for name in outcome.labels),
+        "how many triples each client has, and its validation and test scores",
+    ]
+
+
+def _result_hash(outcome: Outcome) -> str:
+    """A digest of the clients' final tables, the shared tables and all metrics: equal when the bits are."""
+    digest = hashlib.sha256()
+    for client, own in sorted(outcome.digests.items()):
+        digest.update(f"{client}:{own}\n".encode())
+    for name, table in sorted(outcome.tables.items()):
+        digest.update(name.encode() + np.ascontiguousarray(table.ids).tobytes() + table.rows.tobytes())
+    metrics: Mapping[str, Any] = {"test": vars(outcome.test), "valid": vars(outcome.valid)}
+    digest.update(json.dumps(metrics, sort_keys=True).encode())
+    return digest.hexdigest()

@@ -1,0 +1,176 @@
+"""One run: the data each client gets, a folder for everything, an engine, and the answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import save_file
+
+from fedkge.client.models import MODELS
+from fedkge.client.state import StateFiles
+from fedkge.datasets import (
+    SPLITS,
+    KnowledgeGraph,
+    Split,
+    load,
+    load_graph,
+    mark,
+    mark_split,
+    partition,
+    write_graph,
+)
+from fedkge.datasets.text import write_labels
+from fedkge.errors import DataError, InputError, UnknownNameError
+from fedkge.experiment import Experiment
+from fedkge.server.app import serve
+from fedkge.server.progress import Observer
+from fedkge.server.strategy import STRATEGIES
+from fedkge.server.summary import experiment_hash
+from fedkge.simulations.engines import NodeConfig, open_grid
+from fedkge.simulations.environment import describe
+from fedkge.storage import storage_errors
+
+__all__ = ["RunResult", "divide", "resume", "run"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run: its folder, and what is in it."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        return pd.read_csv(self.folder / "metrics.csv")
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        return pd.read_csv(self.folder / "messages.csv")
+
+    def test(self, metric: str = "mrr") -> float:
+        return float(self.summary["utility"]["test"][metric]["value"])
+
+
+def run(
+    experiment: Experiment, folder: Path, observer: Observer | None = None, split: Split | None = None
+) -> RunResult:
+    """Run an experiment in a new folder; `split` spares dividing the data again."""
+    _check_names(experiment)
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
+    split = split or divide(experiment)
+    experiment = _with_clients(experiment, split)
+    if experiment.federation.strategy == "Central":
+        split = _pooled(split)
+    _lay_out(folder, experiment, split)
+    return _serve(experiment, folder, observer, resumed=False)
+
+
+def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
+    """Go on with a run from its last checkpoint."""
+    path = folder / "experiment.toml"
+    if not path.is_file():
+        raise InputError(
+            f"{folder} is not a run folder (it has no experiment.toml); give the folder of a run"
+        )
+    stored = Experiment.load(path)
+    if experiment is not None and experiment_hash(experiment) != experiment_hash(stored):
+        raise InputError(
+            f"{folder} holds a different experiment; resume it without an experiment file, or start a new run"
+        )
+    return _serve(stored, folder, observer, resumed=True)
+
+
+def divide(experiment: Experiment) -> Split:
+    """The data of every client, as the experiment says."""
+    data, seed = experiment.data, experiment.seed
+    source = load(data.dataset)
+    rule = str(data.confidential)
+    if isinstance(source, Split):
+        split = partition(
+            source, "given" if data.partition in ("fedr", "given") else data.partition, clients=0
+        )
+        return mark_split(split, rule, seed) if rule != "0.0" else split
+    graph = mark(source, rule, seed) if rule != "0.0" else source
+    return partition(graph, data.partition, data.clients, seed)
+
+
+def _check_names(experiment: Experiment) -> None:
+    if experiment.federation.strategy not in STRATEGIES:
+        raise UnknownNameError("strategy", experiment.federation.strategy, STRATEGIES)
+    if experiment.model.name not in MODELS:
+        raise UnknownNameError("model", experiment.model.name, MODELS)
+
+
+def _with_clients(experiment: Experiment, split: Split) -> Experiment:
+    """A given split knows how many clients there are; Central has one."""
+    clients = 1 if experiment.federation.strategy == "Central" else split.num_clients
+    data = experiment.data.model_copy(update={"clients": clients})
+    return experiment.model_copy(update={"data": data})
+
+
+def _pooled(split: Split) -> Split:
+    """All clients' triples in one client's hands; a triple that one trains on is no longer held out."""
+    seen: set[tuple[int, int, int]] = set()
+    arrays = {}
+    for name in SPLITS:
+        parts = np.concatenate([split.global_triples(client, name) for client in range(split.num_clients)])
+        rows = [row for row in dict.fromkeys(map(tuple, parts.tolist())) if row not in seen]
+        seen.update(rows)
+        arrays[name] = np.array(rows, dtype=np.int32).reshape(-1, 3)
+    graph = KnowledgeGraph.from_ids("client-0", split.entity_labels, split.relation_labels, arrays)
+    return Split.single(graph)
+
+
+def _lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
+    """Each client's data in a folder of its own, and what the run is."""
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, graph in enumerate(split.clients):
+            write_graph(folder / "data" / f"client-{number}", graph)
+        (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
+        (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
+
+
+def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resumed: bool) -> RunResult:
+    folder = folder.resolve()
+    run_id = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:7], "little")
+    nodes: dict[int, NodeConfig] = {
+        number + 1: {
+            "partition-id": number,
+            "num-partitions": experiment.data.clients,
+            "data": str(folder / "data" / f"client-{number}"),
+            "state": str(folder / "clients"),
+        }
+        for number in range(experiment.data.clients)
+    }
+    with open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid:
+        summary = serve(grid, experiment, folder, observer, resumed)
+    _export(folder, run_id, experiment, summary["utility"]["best_round"])
+    return RunResult(folder, summary)
+
+
+def _export(folder: Path, run_id: int, experiment: Experiment, best: int) -> None:
+    """Each client's embeddings of the best round, with labels; then its states are no longer needed."""
+    states = folder / "clients" / f"run-{run_id}"
+    with storage_errors(folder):
+        (folder / "embeddings").mkdir(exist_ok=True)
+        for number in range(experiment.data.clients):
+            name = f"client-{number}"
+            state = StateFiles(states / name).newest(best)
+            if state is None:
+                raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
+            graph = load_graph(folder / "data" / name)
+            save_file(dict(state.tables), folder / "embeddings" / f"{name}.safetensors")
+            write_labels(folder / "embeddings" / f"{name}-entity.tsv", graph.entity_labels)
+            write_labels(folder / "embeddings" / f"{name}-relation.tsv", graph.relation_labels)
+        shutil.rmtree(folder / "clients")
