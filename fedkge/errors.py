@@ -14,7 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["DataError", "DownloadError", "FedkgeError", "InputError", "SettingError", "TrainingError", "UnknownNameError"]
+__all__ = [
+    "DataError",
+    "DownloadError",
+    "FedkgeError",
+    "InputError",
+    "SettingError",
+    "TrainingError",
+    "UnknownNameError",
+]
 
 
 class FedkgeError(Exception):
