@@ -1,4 +1,8 @@
-"""What every triple of a batch asks for, before anything is summed; then the sums, row by row."""
+"""A batch in three passes: scores, the slope of the loss at each score, gradients of rows.
+
+Before the last pass stands what every triple asks for (slopes at its candidates, gradients at its anchor and
+relation), so that whatever acts on single triples, such as clipping, acts before any sum.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkge.client.arrays import Floats, Ids, Pairs
-from fedkge.client.kernels import (
-    add_rows,
-    candidate_gradients,
-    compare_pairs,
-    group,
-    query_gradients,
-    slopes,
-)
-from fedkge.client.losses import Loss
+from fedkge.client.arrays import Floats, Ids
+from fedkge.client.comparisons import candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
+from fedkge.client.pairs import Pairs, add_rows, group
 
 __all__ = ["Objective", "TripleGradients", "triple_gradients"]
 
@@ -83,13 +81,14 @@ class EntitySums:
         return np.flatnonzero(mark).astype(np.int32)
 
     def rows(self, rows: Ids) -> Floats:
-        out = np.zeros((len(rows), self.table.shape[1]), dtype=np.float32)
+        out = np.empty((len(rows), self.table.shape[1]), dtype=np.float32)
         triples = self.triples
         if triples.candidate_rows is None:
             candidate_gradients(
                 triples.comparison, triples.queries, self.table, self.ordered, triples.pairs, rows, out
             )
         else:
+            out[:] = 0
             add_rows(triples.candidate_rows, triples.pairs, rows, out)
         add_rows(triples.anchor_rows, self.anchors, rows, out)
         return out

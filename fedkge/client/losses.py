@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.nn.functional import relu, softplus
 
 from fedkge.client.arrays import Floats
+from fedkge.client.comparisons import Comparison
 from fedkge.client.compiled import compiled
 from fedkge.errors import UnknownNameError
 
-__all__ = ["LOSSES", "Loss", "find_loss", "loss_and_slopes", "loss_per_triple"]
+__all__ = ["LOSSES", "Loss", "find_loss", "loss_per_triple", "slopes"]
 
 
 class Loss(IntEnum):
@@ -37,6 +38,7 @@ LOSSES = {
 }
 
 _SELF_ADVERSARIAL, _MARGIN_RANKING, _LOGISTIC, _BINARY_CROSS_ENTROPY = (int(loss) for loss in Loss)
+_DOT, _L2 = int(Comparison.DOT), int(Comparison.L2)
 
 
 def find_loss(name: str) -> Loss:
@@ -50,20 +52,51 @@ def loss_per_triple(loss: Loss, scores: Tensor, margin: float, temperature: floa
     """The loss in torch: scores (b, 1 + n) to losses (b,)."""
     positive, negative = scores[:, 0], scores[:, 1:]
     present = torch.isfinite(negative)
-    count = present.sum(1).clamp(min=1)
+    count = present.sum(1).to(scores.dtype)
+    share = 1 / count.clamp(min=1)
     if loss is Loss.MARGIN_RANKING:
-        return relu(margin + negative - positive[:, None]).sum(1) / count
+        return relu(margin + negative - positive[:, None]).sum(1) * share
     if loss is Loss.SELF_ADVERSARIAL:
         # The weights say which negatives are hard; they are not themselves trained.
-        weights = torch.nan_to_num(torch.softmax(temperature * negative.detach(), dim=1))
+        hardness = (temperature * negative.detach()).masked_fill(~present, -torch.inf)
+        weights = torch.softmax(hardness, dim=1).nan_to_num()
         return softplus(-positive) + (weights * softplus(negative)).sum(1)
     if loss is Loss.LOGISTIC:
-        return (softplus(-positive) + softplus(negative).sum(1) / count) / 2
+        return (softplus(-positive) + softplus(negative).sum(1) * share) / 2
     return (softplus(-positive) + softplus(negative).sum(1)) / (1 + count)
 
 
 @compiled
-def loss_and_slopes(
+def slopes(
+    kind: int,
+    loss: int,
+    margin: np.float32,
+    temperature: np.float32,
+    compared: Floats,
+    scale: Floats,
+    out: Floats,
+    losses: Floats,
+) -> None:
+    """From comparisons (b, 1 + n) to losses (b,) and ∂loss / ∂comparison (b, 1 + n)."""
+    sign = np.float32(1) if kind == _DOT else np.float32(-1)
+    shift = np.float32(0) if kind == _DOT else margin
+    scores = np.empty(compared.shape[1], dtype=np.float32)
+    for b in range(compared.shape[0]):
+        slope = sign * scale[b]
+        for j in range(scores.shape[0]):
+            # An absent candidate is NaN-free infinity of either sign: it must come out as -inf.
+            absent = abs(compared[b, j]) == np.inf
+            scores[j] = -np.inf if absent else shift + slope * compared[b, j]
+        losses[b] = _loss_and_slopes(loss, scores, margin, temperature, out[b])
+        for j in range(scores.shape[0]):
+            out[b, j] *= slope
+        if kind == _L2:  # ∂|x| = x / |x|: the gradient kernels multiply by x
+            for j in range(scores.shape[0]):
+                out[b, j] = out[b, j] / compared[b, j] if compared[b, j] > 0 else np.float32(0)
+
+
+@compiled
+def _loss_and_slopes(
     loss: int, s: Floats, margin: np.float32, temperature: np.float32, slopes: Floats
 ) -> np.float32:
     """The loss of one triple with scores s (1 + n,), and its slope at each of them."""
@@ -94,7 +127,7 @@ def loss_and_slopes(
     slopes[0] = -own * (small if s[0] >= 0 else np.float32(1)) / (np.float32(1) + small)
     if count < n:
         _silence_absent(s, slopes)
-    return total
+    return np.float32(total)
 
 
 @compiled
@@ -118,10 +151,11 @@ def _softmax(s: Floats, temperature: np.float32, weights: Floats) -> None:
         top = max(top, s[j])
     total = np.float32(0)
     for j in range(1, s.shape[0]):
-        weights[j] = _exp(temperature * (s[j] - top))
+        weights[j] = _exp(temperature * (s[j] - top)) if s[j] > -np.inf else np.float32(0)
         total += weights[j]
+    share = np.float32(1) / max(total, np.float32(1e-30))
     for j in range(1, s.shape[0]):
-        weights[j] /= total
+        weights[j] *= share
 
 
 @compiled
@@ -145,7 +179,7 @@ def _exp(x: np.float32) -> np.float32:
     p = p * f + np.float32(5.0000001201e-1)
     p = p * f * f + f + np.float32(1)
     power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))  # the bits of 2^n
-    return p * power.view(np.float32)
+    return np.float32(p * power.view(np.float32))
 
 
 @compiled

@@ -21,6 +21,8 @@ from fedkge.experiment import TrainingSettings
 
 __all__ = ["Batch", "NegativeSampler", "head_probabilities"]
 
+_SHORT = 128  # so few answers are counted faster, in vector registers, than searched
+
 
 class Batch(NamedTuple):
     """Triples with their candidates: first those whose tail is replaced, then those whose head is."""
@@ -79,7 +81,8 @@ def head_probabilities(graph: KnowledgeGraph) -> Floats:
     tails_per_head = count / np.maximum(_distinct(relation, head, graph), 1)
     heads_per_tail = count / np.maximum(_distinct(relation, tail, graph), 1)
     share = tails_per_head / np.maximum(tails_per_head + heads_per_tail, 1e-9)
-    return share[relation].astype(np.float32)
+    probabilities: Floats = share[relation].astype(np.float32)
+    return probabilities
 
 
 def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.int64]:
@@ -104,37 +107,60 @@ def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings) -> Floats:
 def _draw(seed: np.uint64, bound: int, known: Ids, starts: Offsets, stops: Offsets, out: Ids) -> None:
     """Fill out[:, 1:] with entities that are not among known[start:stop]."""
     state = seed
+    skipped = np.empty(out.shape[1] - 1, dtype=np.int32)
     for b in range(out.shape[0]):
-        start, stop = starts[b], stops[b]
-        free = bound - (stop - start)
-        if free <= 0:
+        answers = known[starts[b] : stops[b]]
+        free = bound - answers.shape[0]
+        if free > 0:
+            state = _ranks(state, np.uint64(free), out[b, 1:])
+            _skip(answers, skipped, out[b, 1:])
+        else:
             out[b, 1:] = -1
-            continue
-        span = np.uint64(free)
-        unfair = np.uint64((np.uint64(1) << np.uint64(32)) % span)
-        for j in range(1, out.shape[1]):
-            state += np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea and Flood, 2014)
-            z = state
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            product = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)) * span
-            while (product & np.uint64(0xFFFFFFFF)) < unfair:  # Lemire (2019): no entity is favoured
-                z = z * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                product = (z >> np.uint64(32)) * span
-            out[b, j] = _skip(np.int64(product >> np.uint64(32)), known, start, stop)
 
 
 @compiled
-def _skip(rank: int, known: Ids, start: int, stop: int) -> int:
-    """The entity with that rank among those not in known[start:stop], which ascends."""
-    low, high = start, stop
-    while low < high:  # how many known entities come before it
+def _ranks(state: np.uint64, span: np.uint64, out: Ids) -> np.uint64:
+    """Uniform numbers below span, by splitmix64 (Steele et al., 2014) and fair scaling (Lemire, 2019)."""
+    unfair = (np.uint64(1) << np.uint64(32)) % span
+    j = 0
+    while j < out.shape[0]:
+        state += np.uint64(0x9E3779B97F4A7C15)
+        z = state
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        product = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)) * span
+        out[j] = np.int32(product >> np.uint64(32))
+        j += int((product & np.uint64(0xFFFFFFFF)) >= unfair)  # else draw again
+    return state
+
+
+@compiled
+def _skip(answers: Ids, skipped: Ids, ranks: Ids) -> None:
+    """Turn ranks among the other entities into entities: one further for each answer that comes before."""
+    if answers.shape[0] <= _SHORT:
+        skipped[:] = 0
+        for i in range(answers.shape[0]):
+            limit = answers[i] - np.int32(i)
+            for j in range(ranks.shape[0]):
+                skipped[j] += np.int32(limit <= ranks[j])
+        for j in range(ranks.shape[0]):
+            ranks[j] += skipped[j]
+    else:
+        for j in range(ranks.shape[0]):
+            ranks[j] += _before(answers, ranks[j])
+
+
+@compiled
+def _before(answers: Ids, rank: int) -> int:
+    """How many answers come before the entity with that rank among the others."""
+    low, high = 0, answers.shape[0]
+    while low < high:
         middle = (low + high) // 2
-        if known[middle] - (middle - start) <= rank:
+        if answers[middle] - middle <= rank:
             low = middle + 1
         else:
             high = middle
-    return rank + low - start
+    return low
 
 
 @compiled

@@ -13,7 +13,7 @@ from fedkge.client.arrays import Floats, Ids
 from fedkge.client.compiled import compiled
 from fedkge.errors import DataError, UnknownNameError
 
-__all__ = ["OPTIMIZERS", "Adagrad", "Adam", "LazyAdam", "Optimizer", "SGD", "State", "build_optimizer"]
+__all__ = ["OPTIMIZERS", "SGD", "Adagrad", "Adam", "LazyAdam", "Optimizer", "State", "build_optimizer"]
 
 State = dict[str, NDArray[Any]]
 
@@ -77,7 +77,9 @@ class Adam(Optimizer):
         mean, variance = self.kept[name]
         rate = self.learning_rate / (1 - self.beta1**self.steps)
         correction = 1 / np.sqrt(1 - self.beta2**self.steps)
-        numbers = (rate, correction, self.beta1, self.beta2, self.epsilon)
+        # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
+        betas = (self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2)
+        numbers = (rate, correction, *betas, self.epsilon)
         _adam(self.tables[name], mean, variance, rows, gradient, *(np.float32(x) for x in numbers))
 
 
@@ -133,16 +135,17 @@ def _adam(
     gradient: Floats,
     rate: np.float32,
     correction: np.float32,
-    beta1: np.float32,
-    beta2: np.float32,
+    keep_mean: np.float32,
+    take_mean: np.float32,
+    keep_variance: np.float32,
+    take_variance: np.float32,
     epsilon: np.float32,
 ) -> None:
-    one = np.float32(1)
     for i in range(rows.shape[0]):
         x, m, v, g = table[rows[i]], mean[rows[i]], variance[rows[i]], gradient[i]
         for k in range(g.shape[0]):
-            m[k] = beta1 * m[k] + (one - beta1) * g[k]
-            v[k] = beta2 * v[k] + (one - beta2) * g[k] * g[k]
+            m[k] = keep_mean * m[k] + take_mean * g[k]
+            v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
             x[k] -= rate * m[k] / (np.sqrt(v[k]) * correction + epsilon)
 
 

@@ -37,7 +37,7 @@ class RESCAL(Similarity):
         return torch.bmm(self._matrix(r), t[:, :, None])[:, :, 0]
 
     def _matrix(self, r: Tensor) -> Tensor:
-        return r.unflatten(-1, (self.settings.dim, self.settings.dim))
+        return r.reshape(*r.shape[:-1], self.settings.dim, self.settings.dim)
 
 
 class DistMult(Similarity):
@@ -85,13 +85,12 @@ class QuatE(Similarity):
         return _hamilton(h, _unit(r))
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
-        signs = torch.tensor([1.0, -1.0, -1.0, -1.0], dtype=r.dtype, device=r.device)
-        conjugate = (_unit(r).unflatten(-1, (4, -1)) * signs[:, None]).flatten(-2)
-        return _hamilton(t, conjugate)
+        a, b, c, d = _unit(r).chunk(4, dim=-1)
+        return _hamilton(t, torch.cat([a, -b, -c, -d], dim=-1))
 
 
 def _unit(r: Tensor) -> Tensor:
-    return normalize(r.unflatten(-1, (4, -1)), dim=-2).flatten(-2)
+    return normalize(r.reshape(*r.shape[:-1], 4, -1), dim=-2).flatten(-2)
 
 
 def _hamilton(p: Tensor, q: Tensor) -> Tensor:

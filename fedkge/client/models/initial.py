@@ -35,4 +35,5 @@ def _uniform(states: np.ndarray[tuple[int, ...], np.dtype[np.uint64]], width: in
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     bits = (z >> np.uint64(41)).astype(np.float32)  # 23 bits, so that adding a half is exact
-    return (bits + np.float32(0.5)) * np.float32(2**-23)
+    fractions: Floats = (bits + np.float32(0.5)) * np.float32(2**-23)
+    return fractions

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkge.client.arrays import Floats
+from fedkge.client.comparisons import length
 from fedkge.client.models.base import Model
 from fedkge.client.models.initial import uniform_rows
 from fedkge.datasets.graph import KnowledgeGraph
@@ -22,7 +23,7 @@ class TransE(Model):
     """−‖h + r − t‖ (Bordes et al., 2013)."""
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        return -torch.linalg.vector_norm(h + r - t, ord=self.settings.norm, dim=-1)
+        return -length(h + r - t, self.settings.norm)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         return h + r
@@ -51,7 +52,7 @@ class TransM(TransE):
 
 
 class TransH(Model):
-    """−‖h⊥ + d − t⊥‖ on the hyperplane of the relation; its row is d, then the normal w (Wang et al., 2014)."""
+    """−‖h⊥ + d − t⊥‖ on the plane of the relation; its row is d, then the normal w (Wang et al., 2014)."""
 
     relation_width = 2
     projects = True
@@ -61,7 +62,7 @@ class TransH(Model):
         w = normalize(w, dim=-1)
         flat_h = h - (w * h).sum(-1, keepdim=True) * w
         flat_t = t - (w * t).sum(-1, keepdim=True) * w
-        return -torch.linalg.vector_norm(flat_h + d - flat_t, ord=self.settings.norm, dim=-1)
+        return -length(flat_h + d - flat_t, self.settings.norm)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         return self._flat(h, r) + r.chunk(2, dim=-1)[0]
@@ -97,7 +98,7 @@ class TransR(Model):
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         translation, m = self._parts(r)  # (..., d), (..., d, d)
         moved = (m @ (h - t)[..., None])[..., 0] + translation
-        return -torch.linalg.vector_norm(moved, ord=self.settings.norm, dim=-1)
+        return -length(moved, self.settings.norm)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         return self.project(h[:, None], r)[:, 0] + self._parts(r)[0]
@@ -110,4 +111,4 @@ class TransR(Model):
 
     def _parts(self, r: Tensor) -> tuple[Tensor, Tensor]:
         dim = self.settings.dim
-        return r[..., :dim], r[..., dim:].unflatten(-1, (dim, dim))
+        return r[..., :dim], r[..., dim:].reshape(*r.shape[:-1], dim, dim)

@@ -1,0 +1,64 @@
+"""The candidates of a batch by the row that they name, and sums over them: each row is written once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedkge.client.arrays import Floats, Ids, Offsets
+from fedkge.client.compiled import compiled
+
+__all__ = ["Pairs", "add_rows", "group"]
+
+
+class Pairs(NamedTuple):
+    """A pair is one candidate of one triple; they are grouped by the table row that they name."""
+
+    starts: Offsets  # (rows + 1,) the pairs of row i are starts[i]:starts[i + 1]
+    places: Ids  # (p,) where the pair stands in the flat (batch, candidates) array
+    owners: Ids  # (p,) the triple that the pair belongs to
+
+
+def group(ids: Ids, num_rows: int) -> Pairs:
+    """Group a (batch, candidates) array of row numbers by row; a negative number is no candidate."""
+    starts = np.zeros(num_rows + 1, dtype=np.int64)
+    places = np.empty(ids.size, dtype=np.int32)
+    owners = np.empty(ids.size, dtype=np.int32)
+    _group(ids.reshape(len(ids), -1), starts, places, owners)
+    return Pairs(starts, places[: starts[-1]], owners[: starts[-1]])
+
+
+@compiled
+def _group(ids: Ids, starts: Offsets, places: Ids, owners: Ids) -> None:
+    """A counting sort: stable, so that sums do not depend on anything but the batch."""
+    num_rows = starts.shape[0] - 1
+    flat = ids.ravel()
+    for i in range(flat.shape[0]):
+        if flat[i] >= 0:
+            starts[flat[i] + 1] += 1
+    for row in range(num_rows):
+        starts[row + 1] += starts[row]
+    width = ids.shape[1]
+    for b in range(ids.shape[0]):
+        for j in range(width):
+            if ids[b, j] >= 0:
+                place = starts[ids[b, j]]
+                places[place] = b * width + j
+                owners[place] = b
+                starts[ids[b, j]] = place + 1
+    for row in range(num_rows, 0, -1):  # filling moved each start to its stop
+        starts[row] = starts[row - 1]
+    starts[0] = 0
+
+
+@compiled
+def add_rows(source: Floats, pairs: Pairs, rows: Ids, out: Floats) -> None:
+    """out[i] += the source rows of every pair that names table row rows[i]."""
+    starts, places, _ = pairs
+    for i in range(rows.shape[0]):
+        g = out[i]
+        for p in range(starts[rows[i]], starts[rows[i] + 1]):
+            s = source[places[p]]
+            for k in range(g.shape[0]):
+                g[k] += s[k]

@@ -1,0 +1,48 @@
+"""Graphs that the client's tests train and rank on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pykeen.datasets
+import pytest
+
+from fedkge.datasets.graph import KnowledgeGraph, LabelledTriples
+
+
+def random_graph(seed: int, entities: int = 30, relations: int = 4, triples: int = 80) -> KnowledgeGraph:
+    """Triples drawn at random, among them a loop (head = tail) and a repeated entity."""
+    rng = np.random.default_rng(seed)
+    rows = np.stack(
+        [rng.integers(0, bound, triples) for bound in (entities, relations, entities)], axis=1
+    ).astype(np.int32)
+    rows[0] = (3, 1, 3)
+    rows[1] = (3, 1, 4)
+    cut = (triples * 6 // 8, triples * 7 // 8)
+    return KnowledgeGraph(
+        f"random-{seed}",
+        tuple(f"e{i}" for i in range(entities)),
+        tuple(f"r{i}" for i in range(relations)),
+        *np.split(rows, cut),
+    )
+
+
+@pytest.fixture(scope="session")
+def graph() -> KnowledgeGraph:
+    return random_graph(0)
+
+
+@pytest.fixture(scope="session")
+def umls() -> KnowledgeGraph:
+    folder = Path(pykeen.datasets.__file__).parent / "umls"
+    splits = {
+        split: LabelledTriples(
+            *zip(
+                *(line.split("\t") for line in (folder / f"{split}.txt").read_text().splitlines()),
+                strict=True,
+            )
+        )
+        for split in ("train", "valid", "test")
+    }
+    return KnowledgeGraph.from_labels("UMLS", splits)

@@ -1,0 +1,110 @@
+"""Negatives: exact exclusion, fair draws, the right side replaced."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkge.client.negatives import NegativeSampler, head_probabilities
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import SettingError
+from fedkge.experiment import TrainingSettings
+from tests.client.conftest import random_graph
+
+NONE = np.empty((0, 3), dtype=np.int32)
+
+
+def batch_of(graph, seed=0, **options):
+    sampler = NegativeSampler(graph, TrainingSettings(**options))
+    return sampler.batch(np.arange(len(graph.train)), np.random.default_rng(seed))
+
+
+def known_answers(graph, anchor, relation, head_replaced):
+    kept, asked = (2, 0) if head_replaced else (0, 2)
+    return {int(row[asked]) for row in graph.train if row[kept] == anchor and row[1] == relation}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 1000),
+    entities=st.integers(5, 40),
+    triples=st.integers(3, 300),
+    corrupt=st.sampled_from(["tail", "head", "both"]),
+    shared=st.booleans(),
+)
+def test_no_negative_is_a_known_answer_and_the_target_comes_first(seed, entities, triples, corrupt, shared):
+    graph = random_graph(seed, entities, 2, triples)
+    batch = batch_of(graph, seed, corrupt=corrupt, negatives=20, shared_negatives=shared)
+    rebuilt = []
+    for i, (anchor, relation) in enumerate(zip(batch.anchors, batch.relations, strict=True)):
+        target, *negatives = batch.candidates[i].tolist()
+        head_replaced = i >= batch.num_tails
+        answers = known_answers(graph, anchor, relation, head_replaced)
+        assert target in answers
+        assert not answers & set(negatives)
+        assert all(-1 <= negative < entities for negative in negatives)
+        if len(answers) < entities and not shared:
+            assert -1 not in negatives
+        rebuilt.append((target, relation, anchor) if head_replaced else (anchor, relation, target))
+    assert Counter(rebuilt) == Counter(map(tuple, graph.train.tolist()))
+
+
+def test_every_other_entity_is_equally_likely():
+    train = np.array([[0, 0, 1], [0, 0, 4], [0, 0, 5], [0, 0, 9]], dtype=np.int32)
+    graph = KnowledgeGraph("star", tuple("abcdefghij"), ("r",), train, NONE, NONE)
+    counts = np.bincount(batch_of(graph, negatives=20_000).candidates[:, 1:].ravel(), minlength=10)
+    assert (counts[[1, 4, 5, 9]] == 0).all()
+    others = counts[[0, 2, 3, 6, 7, 8]]
+    assert (abs(others - others.mean()) < 5 * np.sqrt(others.mean())).all()
+
+
+def test_long_lists_of_answers_are_skipped_too():
+    tails = np.arange(0, 600, 2, dtype=np.int32)
+    train = np.stack([np.zeros_like(tails), np.zeros_like(tails), tails], axis=1)
+    graph = KnowledgeGraph("hub", tuple(map(str, range(600))), ("r",), train, NONE, NONE)
+    drawn = np.unique(batch_of(graph, negatives=50).candidates[:, 1:])
+    np.testing.assert_array_equal(drawn, np.arange(1, 600, 2))
+
+
+def test_without_the_filter_answers_are_drawn():
+    train = np.array([[0, 0, 1], [0, 0, 0]], dtype=np.int32)
+    graph = KnowledgeGraph("pair", ("a", "b"), ("r",), train, NONE, NONE)
+    assert set(batch_of(graph, filter_negatives=False).candidates[:, 1:].ravel()) == {0, 1}
+
+
+def test_a_triple_to_which_everything_is_an_answer_has_no_negatives():
+    train = np.array([[0, 0, 1], [0, 0, 0]], dtype=np.int32)
+    graph = KnowledgeGraph("pair", ("a", "b"), ("r",), train, NONE, NONE)
+    assert (batch_of(graph).candidates[:, 1:] == -1).all()
+
+
+def test_only_train_triples_are_known():
+    test = np.array([[0, 0, 2]], dtype=np.int32)
+    graph = KnowledgeGraph("leak", ("a", "b", "c"), ("r",), np.array([[0, 0, 1]]), NONE, test)
+    assert 2 in batch_of(graph).candidates[:, 1:]
+
+
+def test_shared_negatives_are_the_same_for_the_whole_batch(graph):
+    candidates = batch_of(graph, shared_negatives=True, filter_negatives=False).candidates[:, 1:]
+    assert (candidates == candidates[0]).all()
+
+
+def test_the_same_generator_gives_the_same_batch(graph):
+    a, b = (batch_of(graph, seed=7, corrupt="both") for _ in range(2))
+    np.testing.assert_array_equal(a.candidates, b.candidates)
+
+
+def test_bernoulli_replaces_the_side_with_fewer_answers_more_rarely():
+    # One head with four tails: four tails per head, one head per tail.
+    train = np.array([[0, 0, 1], [0, 0, 2], [0, 0, 3], [0, 0, 4]], dtype=np.int32)
+    graph = KnowledgeGraph("fan", tuple("abcde"), ("r",), train, NONE, NONE)
+    np.testing.assert_allclose(head_probabilities(graph), 4 / 5)
+
+
+def test_bernoulli_needs_both_sides(graph):
+    with pytest.raises(SettingError, match=r'set training.corrupt = "both"'):
+        batch_of(graph, sampler="bernoulli")

@@ -1,0 +1,144 @@
+"""Training: it learns, it repeats, it resumes, it stops with a reason."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from fedkge.client.autograd import AutogradStep
+from fedkge.client.models import MODELS, build_model
+from fedkge.client.negatives import NegativeSampler
+from fedkge.client.optimizers import OPTIMIZERS
+from fedkge.client.threads import one_thread
+from fedkge.client.training import KernelStep, train
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import DataError, SettingError, TrainingError, UnknownNameError
+from fedkge.experiment import ModelSettings, TrainingSettings
+
+
+def small(**options):
+    return TrainingSettings(**{"batch_size": 16, "negatives": 5, "learning_rate": 0.01, **options})
+
+
+def trained(graph, name="TransE", seed=0, epochs=3, **options):
+    model = build_model(ModelSettings(name=name, dim=6, margin=2.0), graph, 0)
+    result = train(model, graph, np.random.default_rng(seed), small(**options), epochs=epochs)
+    return model, result
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_loss_falls(graph, name):
+    _, result = trained(graph, name, epochs=15)
+    assert result.losses[-1] < result.losses[0]
+    assert result.triples == 15 * len(graph.train)
+    assert result.steps == 15 * -(-len(graph.train) // 16)
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("corrupt", ["tail", "both"])
+def test_the_same_generator_gives_the_same_bits(graph, optimizer, corrupt):
+    (a, first), (b, second) = (trained(graph, optimizer=optimizer, corrupt=corrupt) for _ in range(2))
+    for name, table in a.tables.items():
+        np.testing.assert_array_equal(table, b.tables[name])
+    assert first.losses == second.losses
+
+
+def test_bits_do_not_depend_on_other_threads(graph):
+    alone, _ = trained(graph, epochs=10)
+    together = [None, None]
+
+    def work(i):
+        together[i] = trained(graph, epochs=10)[0]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model in together:
+        np.testing.assert_array_equal(model.entity, alone.entity)
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+def test_two_calls_with_the_state_are_one(graph, optimizer):
+    whole, _ = trained(graph, optimizer=optimizer, epochs=4)
+    model = build_model(ModelSettings(dim=6, margin=2.0), graph, 0)
+    rng, options = np.random.default_rng(0), small(optimizer=optimizer)
+    first = train(model, graph, rng, options, epochs=2)
+    train(model, graph, rng, options, epochs=2, optimizer=first.optimizer)
+    np.testing.assert_array_equal(model.entity, whole.entity)
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("name", ["TransE", "TransM", "TransH", "ComplEx", "RotatE"])
+def test_kernels_and_torch_take_the_same_steps(graph, name, optimizer):
+    options = small(optimizer=optimizer, corrupt="both")
+    models = [build_model(ModelSettings(name=name, dim=6, margin=2.0), graph, 0) for _ in range(2)]
+    steps = [KernelStep(models[0], options), AutogradStep(models[1], options)]
+    sampler = NegativeSampler(graph, options)
+    for i in range(4):
+        batch = sampler.batch(np.arange(i * 8, i * 8 + 8), np.random.default_rng(i))
+        losses = [step(batch) for step in steps]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for name, table in models[0].tables.items():
+        close = np.isclose(table, models[1].tables[name], rtol=1e-3, atol=2e-4)
+        assert close.mean() > 0.99  # Adam's first steps are ±rate, so a gradient near zero may go either way
+    ours, torchs = (step.state() for step in steps)
+    assert set(ours) == set(torchs)
+    AutogradStep(models[1], options, ours)(batch)  # a state moves between the two
+
+
+def test_tables_are_trained_in_place_and_only_there(graph):
+    model = build_model(ModelSettings(dim=6), graph, 0)
+    entity = model.entity
+    before = graph.train.copy()
+    train(model, graph, np.random.default_rng(0), small(), epochs=1)
+    assert model.entity is entity
+    np.testing.assert_array_equal(graph.train, before)
+
+
+def test_torch_gets_its_threads_back():
+    before = torch.get_num_threads()
+    with one_thread(), one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_an_exploding_loss_names_step_rate_and_remedy(graph):
+    with pytest.raises(
+        TrainingError,
+        match=r"stopped at step \d+: the loss .* with training.learning_rate = 1e\+06; try 100000",
+    ):
+        trained(graph, "DistMult", optimizer="SGD", learning_rate=1e6, epochs=50)
+
+
+def test_a_broken_row_stops_training(graph):
+    model = build_model(ModelSettings(dim=6), graph, 0)
+    model.entity[3] = torch.nan
+    with pytest.raises(
+        TrainingError, match=r"stopped at step 1: the loss is nan with training\.learning_rate"
+    ):
+        train(model, graph, np.random.default_rng(0), small())
+
+
+def test_bad_names_are_refused_before_training(graph):
+    with pytest.raises(UnknownNameError, match="unknown loss"):
+        trained(graph, loss="hinge")
+    with pytest.raises(UnknownNameError, match="unknown optimizer"):
+        trained(graph, optimizer="Adamw")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_an_absent_device_is_refused(graph):
+    with pytest.raises(SettingError, match="no CUDA device here"):
+        trained(graph, device="cuda")
+
+
+def test_a_client_without_triples_is_refused(graph):
+    none = np.empty((0, 3), dtype=np.int32)
+    empty = KnowledgeGraph("empty", graph.entity_labels, graph.relation_labels, none, none, none)
+    with pytest.raises(DataError, match="empty: no train triples"):
+        trained(empty)

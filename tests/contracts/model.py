@@ -1,0 +1,162 @@
+"""What every embedding model promises, whatever its formula."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from fedkge.client.comparisons import compare
+from fedkge.client.gradients import Objective, triple_gradients
+from fedkge.client.losses import LOSSES, loss_per_triple
+from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.negatives import Batch
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.experiment import ModelSettings
+from tests.client.conftest import random_graph
+
+MARGIN = 2.0
+
+
+class ModelContract:
+    """Subclass it with the name of a model; `formula` writes the score of one triple as the paper does."""
+
+    name: ClassVar[str]
+    norms: ClassVar[tuple[int, ...]] = (1,)
+
+    @staticmethod
+    def formula(h: np.ndarray, r: np.ndarray, t: np.ndarray, norm: int, /) -> float:
+        raise NotImplementedError
+
+    def build(self, graph: KnowledgeGraph, dim: int = 5, norm: int = 1, seed: int = 0) -> Model:
+        return build_model(ModelSettings(name=self.name, dim=dim, margin=MARGIN, norm=norm), graph, seed)
+
+    def perturbed(self, graph: KnowledgeGraph, dim: int = 5, norm: int = 1) -> Model:
+        """Away from special starts such as identity matrices."""
+        model = self.build(graph, dim, norm)
+        rng = np.random.default_rng(1)
+        for table in model.tables.values():
+            table += rng.normal(scale=0.2, size=table.shape).astype(np.float32)
+        return model
+
+    def test_score_is_the_formula_of_the_paper(self, graph: KnowledgeGraph) -> None:
+        for norm in self.norms:
+            model = self.perturbed(graph, norm=norm)
+            h, r, t = graph.train[:10].T
+            entity, relation = (table.astype(np.float64) for table in model.tables.values())
+            expected = [
+                self.formula(entity[i], relation[j], entity[k], norm) for i, j, k in zip(h, r, t, strict=True)
+            ]
+            scale = model.scale.numpy()[r]
+            np.testing.assert_allclose(model.scores_of(h, r, t), expected * scale, rtol=1e-5, atol=1e-5)
+
+    def test_both_queries_compare_to_the_score(self, graph: KnowledgeGraph) -> None:
+        for norm in self.norms:
+            model = self.perturbed(graph, norm=norm)
+            ids = torch.from_numpy(graph.train[:10].astype(np.int64))
+            h, r, t = model.entity[ids[:, 0]], model.relation[ids[:, 1]], model.entity[ids[:, 2]]
+            sign = model.comparison.sign
+            score = model.score(h, r, t)
+            tail = compare(model.comparison, model.query_tail(h, r), model.project(t[:, None], r)[:, 0])
+            head = compare(model.comparison, model.query_head(t, r), model.project(h[:, None], r)[:, 0])
+            torch.testing.assert_close(sign * tail, score, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(sign * head, score, rtol=1e-4, atol=1e-5)
+
+    def test_a_label_gets_the_same_row_whatever_its_number(self, graph: KnowledgeGraph) -> None:
+        model = self.build(graph)
+        turned = KnowledgeGraph(
+            "turned",
+            graph.entity_labels[::-1],
+            graph.relation_labels[::-1],
+            graph.train,
+            graph.valid,
+            graph.test,
+        )
+        for name, table in self.build(turned).tables.items():
+            np.testing.assert_array_equal(table[::-1], model.tables[name])
+
+    def test_another_seed_gives_other_rows(self, graph: KnowledgeGraph) -> None:
+        assert not np.array_equal(self.build(graph).entity, self.build(graph, seed=1).entity)
+
+    def test_kernels_see_the_tensors_without_a_copy(self, graph: KnowledgeGraph) -> None:
+        model = self.build(graph)
+        model.tables["entity"][0, 0] = 42
+        assert model.entity[0, 0] == 42
+
+    @pytest.mark.parametrize("loss", sorted(LOSSES))
+    def test_kernel_gradients_are_those_of_autograd(self, loss: str) -> None:
+        for norm, dim, batch in (
+            (self.norms[0], 5, tail_batch()),
+            (self.norms[-1], 8, mixed_batch()),
+            (self.norms[-1], 3, one_negative()),
+        ):
+            model = self.perturbed(random_graph(0), dim, norm)
+            objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
+            gradients = triple_gradients(model, objective, batch)
+            gradients.weigh(np.full(len(batch.anchors), 1 / len(batch.anchors), dtype=np.float32))
+            entity, relation = model.tables.values()
+            every_entity = np.arange(len(entity), dtype=np.int32)
+            every_relation = np.arange(len(relation), dtype=np.int32)
+            expected, losses = autograd(model, objective, batch)
+            assert_close(gradients.entity_sums(entity).rows(every_entity), expected["entity"])
+            assert_close(gradients.relation_sums(len(relation)).rows(every_relation), expected["relation"])
+            np.testing.assert_allclose(gradients.losses, losses, rtol=1e-4)
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    """To 1e-4 of the larger of a row's norm and a thousandth of the largest row's."""
+    norms = np.linalg.norm(expected, axis=1)
+    error = np.linalg.norm(actual - expected, axis=1)
+    assert norms.max() > 0
+    assert (error <= 1e-4 * np.maximum(norms, 1e-3 * norms.max())).all()
+
+
+def autograd(model: Model, objective: Objective, batch: Batch) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Float64 gradients of the mean loss, from the model's own score and nothing else."""
+    entity = model.entity.double().requires_grad_()
+    relation = model.relation.double().requires_grad_()
+    candidates = torch.from_numpy(batch.candidates.astype(np.int64))
+    kept = entity[torch.from_numpy(batch.anchors.astype(np.int64))][:, None]
+    r = relation[torch.from_numpy(batch.relations.astype(np.int64))][:, None]
+    offered = entity[candidates.clamp(min=0)]
+    scores = torch.where(
+        (torch.arange(len(kept)) < batch.num_tails)[:, None],
+        model.score(kept, r, offered),
+        model.score(offered, r, kept),
+    )
+    scores = scores * model.scale.double()[torch.from_numpy(batch.relations.astype(np.int64))][:, None]
+    scores = (scores + model.shift).masked_fill(candidates < 0, -torch.inf)
+    losses = loss_per_triple(objective.loss, scores, objective.margin, objective.temperature)
+    at_entity, at_relation = torch.autograd.grad(losses.mean(), (entity, relation))
+    return {"entity": at_entity.numpy(), "relation": at_relation.numpy()}, losses.detach().numpy()
+
+
+def tail_batch() -> Batch:
+    """Repeated entities and relations, a loop (its target is its anchor), a negative drawn twice."""
+    rng = np.random.default_rng(2)
+    anchors = np.array([3, 3, 3, 7, 8, 9], dtype=np.int32)
+    candidates = rng.integers(0, 30, (6, 1 + 9)).astype(np.int32)
+    candidates[0, 0] = 3
+    candidates[1, 1:3] = 5
+    candidates[2, 1] = 3
+    return Batch(anchors, np.array([1, 1, 2, 0, 0, 3], dtype=np.int32), candidates, 6)
+
+
+def mixed_batch() -> Batch:
+    """Some heads replaced, some candidates missing, and one triple without any negative."""
+    batch = tail_batch()
+    candidates = batch.candidates.copy()
+    candidates[1, 4:] = -1
+    candidates[4, 1:] = -1
+    return batch._replace(candidates=candidates, num_tails=3)
+
+
+def one_negative() -> Batch:
+    batch = tail_batch()
+    return batch._replace(candidates=batch.candidates[:, :2].copy(), num_tails=0)
+
+
+def registered() -> set[str]:
+    return set(MODELS)

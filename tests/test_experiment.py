@@ -1,0 +1,117 @@
+"""Experiment files: defaults, round trips, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkge.errors import InputError, SettingError
+from fedkge.experiment import DataSettings, Experiment, ModelSettings, TrainingSettings
+
+
+def test_defaults_are_the_settings_of_the_fedr_paper():
+    experiment = Experiment()
+    assert (experiment.model.name, experiment.model.dim, experiment.model.margin) == ("TransE", 128, 10.0)
+    assert (experiment.training.batch_size, experiment.training.negatives) == (512, 256)
+    assert (experiment.training.learning_rate, experiment.training.local_epochs) == (1e-3, 3)
+    assert experiment.federation.patience == 5
+
+
+@given(
+    name=st.text(min_size=1).filter(lambda text: text.isprintable() or "\x7f" in text or "\n" in text),
+    dim=st.integers(1, 2048),
+    rate=st.floats(1e-12, 1e6),
+    target=st.none() | st.floats(0.001, 1),
+    shared=st.booleans(),
+)
+def test_a_written_experiment_reads_back_equal(name, dim, rate, target, shared):
+    experiment = Experiment(
+        name=name,
+        model={"dim": dim},
+        training={"learning_rate": rate, "shared_negatives": shared},
+        federation={"target_mrr": target},
+    )
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+
+
+def test_a_written_experiment_has_every_default():
+    written = tomllib.loads(Experiment().to_toml())
+    for section in ("data", "model", "training", "federation", "evaluation"):
+        fields = Experiment.model_fields[section].annotation.model_fields
+        assert set(written[section]) == set(fields) - {"target_mrr"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model]\ndim = 0", "model.dim: expected a number of at least 1, not 0; for example dim = 128"),
+        ("[model]\ndimm = 3", "model.dimm: unknown key; did you mean 'dim'?"),
+        ("[model]\nzzz = 3", "model.zzz: unknown key; known keys: name, dim, margin, norm"),
+        ("modle = 3", "modle: unknown key; did you mean 'model'?"),
+        ("model = 3", "model: expected a section of options, not 3; write [model] above its options"),
+        (
+            '[training]\nlearning_rate = "fast"',
+            "training.learning_rate: expected a number, not 'fast'; for example learning_rate = 0.001",
+        ),
+        (
+            "[training]\nlearning_rate = nan",
+            "training.learning_rate: expected a finite number, not nan; for example learning_rate = 0.001",
+        ),
+        (
+            "[training]\nnegatives = -1",
+            "training.negatives: expected a number of at least 1, not -1; for example negatives = 256",
+        ),
+        (
+            "[training]\nnegatives = 2.5",
+            "training.negatives: expected a whole number, not 2.5; for example negatives = 256",
+        ),
+        (
+            '[training]\ncorrupt = "relation"',
+            "training.corrupt: expected one of 'tail', 'head' or 'both', not 'relation'; "
+            'for example corrupt = "tail"',
+        ),
+        (
+            "[federation]\ntarget_mrr = 2",
+            "federation.target_mrr: expected a number of at most 1.0, not 2; leave it out to switch it off",
+        ),
+        (
+            '[training]\nfilter_negatives = "yes"',
+            "training.filter_negatives: expected true or false, not 'yes'; "
+            "for example filter_negatives = true",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key_and_the_remedy(text, message):
+    with pytest.raises(SettingError) as caught:
+        Experiment.from_toml(text)
+    assert str(caught.value) == message
+
+
+def test_sections_check_themselves():
+    with pytest.raises(SettingError, match=r"model\.dim"):
+        ModelSettings(dim=0)
+    with pytest.raises(SettingError, match=r"data\.clients"):
+        DataSettings(clients=0)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        TrainingSettings().negatives = 3
+
+
+def test_a_broken_file_is_named(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text("name = ")
+    with pytest.raises(InputError, match=r"broken\.toml: not TOML: .*mend that line"):
+        Experiment.load(path)
+    with pytest.raises(InputError, match=r"absent\.toml: no such experiment file"):
+        Experiment.load(tmp_path / "absent.toml")
+    path.write_bytes(b"name = '\xff'")
+    with pytest.raises(InputError, match="not UTF-8"):
+        Experiment.load(path)
+    path.write_text("[model]\ndim = 0")
+    with pytest.raises(SettingError, match=r"broken\.toml: model\.dim"):
+        Experiment.load(path)
