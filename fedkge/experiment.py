@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -154,6 +154,20 @@ class Experiment(Settings):
             raise SettingError(f"not TOML: {error}; mend that line of the experiment file") from None
         return cls(**options)
 
+    def override(self, changes: Iterable[str]) -> Experiment:
+        """The experiment with some options changed, each given as `section.key=value`."""
+        options = self.model_dump()
+        for change in changes:
+            path, equals, value = change.partition("=")
+            *sections, key = path.strip().split(".")
+            target = options
+            for section in sections:
+                target = target.setdefault(section, {})
+            if not equals or not key:
+                raise SettingError(f"'{change}': expected section.key=value, such as training.negatives=64")
+            target[key] = _parsed(value.strip())
+        return type(self)(**options)
+
     @classmethod
     def from_json(cls, text: str) -> Experiment:
         return cls(**json.loads(text))
@@ -183,6 +197,14 @@ _EXPECTED = {
     "model_type": "a section of options",
     "model_attributes_type": "a section of options",
 }
+
+
+def _parsed(value: str) -> Any:
+    """A value as TOML has it; a bare word is text."""
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return value
 
 
 def _explain(settings: type[Settings], error: ErrorDetails) -> str:

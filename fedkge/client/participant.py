@@ -118,7 +118,7 @@ class Participant:
             "sums": {name: float(column.sum()) for name, column in values.items()},
             "squares": {name: float((column**2).sum()) for name, column in values.items()},
         }
-        return {split: moments, f"{split}_seconds": perf_counter() - start}
+        return {split: moments, f"{split}_seconds": _fixed(perf_counter() - start)}
 
     def digest(self) -> str:
         """A hash of its tables, rows sorted by label: equal exactly when the numbers are."""
@@ -141,8 +141,13 @@ class Participant:
         self.facts = {
             "loss": result.losses[-1],
             "triples": result.triples,
-            "seconds": result.seconds,
-            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "seconds": _fixed(result.seconds),
+            "rss_mb": _fixed(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
         if self.every_round:
             self.files.save(ClientState(round, self.model.tables, self.facts))
+
+
+def _fixed(measured: float) -> str:
+    """A measurement as text of one length: what a machine's mood adds must not change how many bytes travel."""
+    return f"{measured:013.6f}"

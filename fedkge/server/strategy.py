@@ -45,7 +45,7 @@ class Standing:
     triples: int = 0
     ranked: float = 0.0  # seconds of ranking, all clients
     evaluated: int = 0
-    peak_rss_mb: int = 0
+    peak_rss_mb: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Outcome:
     digests: Mapping[int, str]
     tables: Mapping[str, Table]
     labels: Mapping[str, tuple[str, ...]]
-    seconds: float
+    setup_seconds: float  # until every client had joined
+    seconds: float  # from then on
 
 
 class Federation(Strategy):
@@ -86,6 +87,7 @@ class Federation(Strategy):
             self.records.restart()
         self.messenger = Messenger(grid, self.settings, self.ledger, self.records)
         self.join(num_clients)
+        joined = time.perf_counter()
         while not self.finished:
             round = self.standing.round + 1
             uploads = self.messenger.ask(self.configure_train(round), "train", "train", round)
@@ -94,7 +96,7 @@ class Federation(Strategy):
                 uploads = self.messenger.ask(self.configure_evaluate(round), "evaluate", "evaluate", round)
                 self.aggregate_evaluate(round, uploads)
                 self.checkpoint()
-        return self.test(began)
+        return self.test(setup=joined - began, joined=joined)
 
     @property
     def finished(self) -> bool:
@@ -127,9 +129,11 @@ class Federation(Strategy):
             if merged is not None:
                 self.tables[name] = _updated(self.tables.get(name), merged)
         self.standing.round = round
-        self.standing.trained += sum(upload.facts["seconds"] for upload in uploads)
+        self.standing.trained += sum(float(upload.facts["seconds"]) for upload in uploads)
         self.standing.triples += sum(upload.facts["triples"] for upload in uploads)
-        self.standing.peak_rss_mb = max([self.standing.peak_rss_mb, *(u.facts["rss_mb"] for u in uploads)])
+        self.standing.peak_rss_mb = max(
+            [self.standing.peak_rss_mb, *(float(upload.facts["rss_mb"]) for upload in uploads)]
+        )
         losses = {client: upload.facts["loss"] for client, upload in sorted(replies.items())}
         self.records.add(
             "metrics", ((round, client, "train", "loss", loss) for client, loss in losses.items())
@@ -154,7 +158,7 @@ class Federation(Strategy):
             standing.target_round, standing.target_bytes = round, self.ledger.total(until=round)
         self._observe(mrr=mrr)
 
-    def test(self, began: float) -> Outcome:
+    def test(self, setup: float, joined: float) -> Outcome:
         """Every client goes back to the best round and ranks its test triples."""
         ask = Download(self.standing.round, facts={"best": self.standing.best_round})
         messages = dict.fromkeys(self.messenger.clients, ask)
@@ -178,7 +182,8 @@ class Federation(Strategy):
             {client: str(replies[client].facts["digest"]) for client in sorted(replies)},
             self.tables,
             {name: union.labels for name, union in self.unions.items()},
-            time.perf_counter() - began,
+            setup,
+            time.perf_counter() - joined,
         )
 
     def summary(self) -> None:
@@ -237,7 +242,7 @@ class Federation(Strategy):
             client: Moments.from_facts(upload.facts[split]) for client, upload in sorted(replies.items())
         }
         total = Moments.total(parts.values())
-        self.standing.ranked += sum(upload.facts[f"{split}_seconds"] for upload in replies.values())
+        self.standing.ranked += sum(float(upload.facts[f"{split}_seconds"]) for upload in replies.values())
         self.standing.evaluated += total.count
         rows = [
             (round, client, split, metric, value)

@@ -20,7 +20,7 @@ __all__ = ["experiment_hash", "summarise"]
 def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers: int) -> dict[str, Any]:
     """The content of summary.json."""
     standing = outcome.standing
-    busy = (standing.trained + standing.ranked) / workers
+    busy = (standing.trained + standing.ranked) / min(workers, len(outcome.digests))
     return {
         "utility": {
             "test": _metrics(outcome.test),
@@ -55,7 +55,8 @@ def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers:
             "seconds_ranking": standing.ranked,
             "seconds_engine": max(outcome.seconds - busy, 0.0),
             "seconds_crypto": 0.0,
-            "seconds_total": outcome.seconds,
+            "seconds_setup": outcome.setup_seconds,
+            "seconds_total": outcome.setup_seconds + outcome.seconds,
             "peak_rss_mb": standing.peak_rss_mb,
         },
         "experiment_hash": experiment_hash(experiment),

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 import fedkge
-from fedkge.errors import InputError
-from fedkge.simulations import data_commands, list_command
+from fedkge.errors import FedkgeError, InputError
+from fedkge.simulations import data_commands, list_command, run_commands
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(data_commands.app, name="data")
+app.command("run")(run_commands.run_experiment)
+app.command("compare")(run_commands.compare_strategies)
 app.command("list")(list_command.list_names)
 
 
@@ -54,13 +56,15 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except InputError as error:
-        _fail(str(error))
+        _fail(str(error), code=2)
+    except FedkgeError as error:
+        _fail(str(error), code=1)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
         sys.exit(0)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "fedkge"
-        _fail(f"{error.format_message()} See '{where} --help'.")
+        _fail(f"{error.format_message()} See '{where} --help'.", code=2)
     except (KeyboardInterrupt, click.Abort):
         print("fedkge: stopped; what was already written is complete and readable", file=sys.stderr)
         sys.exit(130)
@@ -70,9 +74,9 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int) -> None:
     print(f"fedkge: {message}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,31 @@ import typer
 from fedkge.datasets import PARTITIONERS
 from fedkge.errors import UnknownNameError
 
-__all__ = ["REGISTRIES", "list_names"]
+__all__ = ["KINDS", "list_names"]
 
-REGISTRIES: dict[str, Mapping[str, type]] = {"partitions": PARTITIONERS}
+KINDS = ("models", "partitions", "strategies")
+
+
+def _registry(kind: str) -> Mapping[str, type]:
+    if kind == "partitions":
+        return PARTITIONERS
+    if kind == "models":
+        from fedkge.client.models import MODELS  # takes seconds to import
+
+        return MODELS
+    if kind == "strategies":
+        from fedkge.server.strategy import STRATEGIES  # takes seconds to import
+
+        return STRATEGIES
+    raise UnknownNameError("kind", kind, KINDS)
 
 
 def list_names(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(REGISTRIES)}.")],
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the names of a kind, each with what it is."""
-    if kind not in REGISTRIES:
-        raise UnknownNameError("kind", kind, REGISTRIES)
-    about = {name: (cls.__doc__ or "").split("\n")[0] for name, cls in REGISTRIES[kind].items()}
+    about = {name: (cls.__doc__ or "").split("\n")[0] for name, cls in _registry(kind).items()}
     if as_json:
         print(json.dumps(about, indent=2))
         return

@@ -1,0 +1,184 @@
+"""`fedkge run` and `fedkge compare`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedkge.experiment import Experiment
+
+__all__ = ["compare_strategies", "run_experiment"]
+
+File = Annotated[
+    Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="Default: the embedded quickstart.")
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="Override: section.key=value. May be repeated.")
+]
+Engine = Annotated[str | None, typer.Option(help="inline or ray.")]
+Address = Annotated[str | None, typer.Option(help="A Ray cluster, such as host:6379 or auto.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+
+QUICKSTART = Path(__file__).parent / "quickstart.toml"
+
+
+def run_experiment(
+    file: File = None,
+    sets: Sets = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for the run (default: runs/NAME-STRATEGY-N).")
+    ] = None,
+    engine: Engine = None,
+    ray_address: Address = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run one experiment and write everything about it into a folder."""
+    from fedkge.simulations import runs  # takes seconds to import
+    from fedkge.simulations.display import RunDisplay
+
+    if resume is not None:
+        given = _read(file, sets, engine, ray_address) if file or sets else None
+        with RunDisplay(f"resuming {resume}", quiet) as display:
+            result = runs.resume(resume, display, given)
+    else:
+        experiment = _read(file, sets, engine, ray_address)
+        folder = out or _free(f"{experiment.name}-{experiment.federation.strategy}")
+        with RunDisplay(f"{experiment.federation.strategy} {experiment.model.name}", quiet) as display:
+            result = _stoppable(lambda: runs.run(experiment, folder, display), folder)
+    if as_json:
+        print(json.dumps(result.summary, indent=2))
+        return
+    _show_run(result.summary)
+    print(f"written to {result.folder}")
+
+
+def compare_strategies(
+    file: File = None,
+    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "Local,FedE,FedR",
+    target_mrr: Annotated[
+        float | None, typer.Option(help="Also report the cost of reaching this MRR.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 1,
+    sets: Sets = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder (default: runs/NAME-comparison-N).")] = None,
+    engine: Engine = None,
+    ray_address: Address = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run several strategies on the same data and print one table: what each gains and what it costs."""
+    from fedkge.simulations.comparison import compare  # takes seconds to import
+    from fedkge.simulations.display import RunDisplay
+
+    overrides = [*(sets or []), *([f"federation.target_mrr={target_mrr}"] if target_mrr is not None else [])]
+    experiment = _read(file, overrides, engine, ray_address)
+    folder = out or _free(f"{experiment.name}-comparison")
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    with ExitStack() as stack:
+        comparison = compare(
+            experiment, names, folder, seeds, lambda title: stack.enter_context(RunDisplay(title, quiet))
+        )
+    if as_json:
+        print(comparison.frame.to_json(orient="records", indent=2))
+        return
+    _show_comparison(comparison, experiment)
+    print(f"written to {folder}")
+
+
+def _read(
+    file: Path | None, sets: list[str] | None, engine: str | None, ray_address: str | None
+) -> Experiment:
+    overrides = list(sets or [])
+    if engine is not None:
+        overrides.append(f"engine.name={engine}")
+    if ray_address is not None:
+        overrides.append(f"engine.ray_address={ray_address}")
+    return Experiment.load(file or QUICKSTART).override(overrides)
+
+
+def _free(stem: str) -> Path:
+    number = 1
+    while (folder := Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    return folder
+
+
+def _stoppable(work: Any, folder: Path) -> Any:
+    try:
+        return work()
+    except KeyboardInterrupt:
+        print(f"stopped; go on with: fedkge run --resume {folder}")
+        raise
+
+
+def _show_run(summary: dict[str, Any]) -> None:
+    table = Table("split", "MRR", "95 % interval", "Hits@1", "Hits@3", "Hits@10", "MR", "triples", box=None)
+    for split in ("valid", "test"):
+        found = summary["utility"][split]
+        if not found["count"]:
+            continue
+        low, high = found["mrr"]["interval"]
+        metrics = [f"{found[name]['value']:.4f}" for name in ("hits@1", "hits@3", "hits@10")]
+        mean_rank = f"{found['mr']['value']:.1f}"
+        cells = [
+            f"{found['mrr']['value']:.4f}",
+            f"{low:.4f}–{high:.4f}",
+            *metrics,
+            mean_rank,
+            str(found["count"]),
+        ]
+        table.add_row(split, *cells)
+    Console().print(table)
+    from fedkge.simulations.display import human_bytes
+
+    cost = summary["communication"]
+    print(
+        f"{cost['rounds']} rounds (best {summary['utility']['best_round']}), "
+        f"{human_bytes(cost['bytes_up'])} up, {human_bytes(cost['bytes_down'])} down; "
+        f"{summary['speed']['train_triples_per_s']:,.0f} triples/s per core"
+    )
+    print(f"result {summary['result_hash'][:16]}")
+
+
+def _show_comparison(comparison: Any, experiment: Experiment) -> None:
+    from fedkge.simulations.display import human_bytes
+
+    target = experiment.federation.target_mrr
+    columns = ["strategy", "test MRR", "95 % interval", "Hits@1", "Hits@10", "rounds", "bytes", "saved"]
+    if target is not None:
+        columns += [f"rounds to {target:g}", f"bytes to {target:g}", "saved"]
+    table = Table(*columns, box=None)
+    for row in comparison.rows:
+        cells = [
+            row.strategy,
+            f"{row.mrr:.4f}",
+            f"{row.interval[0]:.4f}–{row.interval[1]:.4f}",
+            f"{row.hits['hits@1']:.4f}",
+            f"{row.hits['hits@10']:.4f}",
+            f"{row.rounds:g}",
+            human_bytes(row.bytes_total),
+            _share(comparison.reduction(row, "bytes_total")),
+        ]
+        if target is not None:
+            reached = row.rounds_to_target is not None
+            cells += [
+                f"{row.rounds_to_target:g}" if reached else "never",
+                human_bytes(row.bytes_to_target) if reached else "",
+                _share(comparison.reduction(row, "bytes_to_target")) if reached else "",
+            ]
+        table.add_row(*cells)
+    Console().print(table)
+    print("saved: against FedE's bytes, as counted on the wire")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
