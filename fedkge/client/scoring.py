@@ -54,7 +54,7 @@ def _distances(kind: int, queries: Floats, columns: Floats, out: Floats) -> None
         stop = min(start + _TILE, columns.shape[1])
         for b in range(0, queries.shape[0], 2):
             p, q = out[b, start:stop], out[b + 1, start:stop]
-            if kind == _L1 or kind == _L2:
+            if kind in (_L1, _L2):
                 _differences(kind, queries[b], queries[b + 1], columns, start, p, q)
             else:
                 _moduli(queries[b], columns, start, p)
