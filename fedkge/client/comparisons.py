@@ -1,7 +1,8 @@
 """How a query is compared with candidate rows: dot product, L1, L2, complex modulus.
 
 Every kernel walks the candidates *entity by entity*: a row is read once from the table, and the queries of
-a batch, which fit in the cache, are gathered instead. A pair is one candidate of one triple.
+a batch, which fit in the cache, are gathered instead. A pair is one candidate of one triple. Rows are passed as
+an array and a number: a view of a row costs as much as a third of the work on it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _ZERO = np.float32(0)
+_WIDE = 128  # the candidates of one triple fill the cache if their rows are longer than this
 _TINY = np.float32(1e-30)  # keeps 0 / 0 away, and changes no other float32
 
 
@@ -70,63 +72,64 @@ def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: 
     """out.ravel()[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
     starts, places, owners = pairs
     flat = out.ravel()
-    four = np.empty(4, dtype=np.float32)
     for row in range(table.shape[0]):
-        t = table[row]
         start, stop = starts[row], starts[row + 1]
         whole = stop - (stop - start) % 4
         for p in range(start, whole, 4):
-            compare_four(kind, t, queries, owners[p : p + 4], four)
-            for j in range(4):
-                flat[places[p + j]] = four[j]
+            a, b, c, d = owners[p], owners[p + 1], owners[p + 2], owners[p + 3]
+            four = _compare_four(kind, table, row, queries, a, b, c, d)
+            flat[places[p]], flat[places[p + 1]], flat[places[p + 2]], flat[places[p + 3]] = four
         for p in range(whole, stop):
-            flat[places[p]] = compare_one(kind, t, queries[owners[p]])
+            flat[places[p]] = _compare_one(kind, table, row, queries, owners[p])
 
 
 @compiled
-def compare_four(kind: int, t: Floats, others: Floats, ids: Ids, out: Floats) -> None:
+def _compare_four(
+    kind: int, table: Floats, row: int, others: Floats, a: int, b: int, c: int, d: int
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
     """One row against four: it is loaded once, and four sums hide each other's latency."""
-    a, b, c, d = others[ids[0]], others[ids[1]], others[ids[2]], others[ids[3]]
     sa = sb = sc = sd = _ZERO
     if kind == _DOT:
-        for k in range(t.shape[0]):
-            sa += a[k] * t[k]
-            sb += b[k] * t[k]
-            sc += c[k] * t[k]
-            sd += d[k] * t[k]
+        for k in range(table.shape[1]):
+            t = table[row, k]
+            sa += others[a, k] * t
+            sb += others[b, k] * t
+            sc += others[c, k] * t
+            sd += others[d, k] * t
     elif kind == _L1:
-        for k in range(t.shape[0]):
-            sa += abs(a[k] - t[k])
-            sb += abs(b[k] - t[k])
-            sc += abs(c[k] - t[k])
-            sd += abs(d[k] - t[k])
+        for k in range(table.shape[1]):
+            t = table[row, k]
+            sa += abs(others[a, k] - t)
+            sb += abs(others[b, k] - t)
+            sc += abs(others[c, k] - t)
+            sd += abs(others[d, k] - t)
     else:
-        sa, sb = compare_one(kind, t, a), compare_one(kind, t, b)
-        sc, sd = compare_one(kind, t, c), compare_one(kind, t, d)
-    out[0], out[1], out[2], out[3] = sa, sb, sc, sd
+        sa = _compare_one(kind, table, row, others, a)
+        sb = _compare_one(kind, table, row, others, b)
+        sc = _compare_one(kind, table, row, others, c)
+        sd = _compare_one(kind, table, row, others, d)
+    return sa, sb, sc, sd
 
 
 @compiled
-def compare_one(kind: int, t: Floats, q: Floats) -> np.float32:
+def _compare_one(kind: int, table: Floats, row: int, others: Floats, a: int) -> np.float32:
     total = _ZERO
     if kind == _DOT:
-        for k in range(q.shape[0]):
-            total += q[k] * t[k]
+        for k in range(table.shape[1]):
+            total += others[a, k] * table[row, k]
     elif kind == _L1:
-        for k in range(q.shape[0]):
-            total += abs(q[k] - t[k])
+        for k in range(table.shape[1]):
+            total += abs(others[a, k] - table[row, k])
     elif kind == _L2:
-        for k in range(q.shape[0]):
-            x = q[k] - t[k]
+        for k in range(table.shape[1]):
+            x = others[a, k] - table[row, k]
             total += x * x
         total = np.sqrt(total)
     else:
-        half = q.shape[0] // 2
-        # Views, because the vectoriser cannot see that q[k] and q[half + k] never meet.
-        qx, qy, tx, ty = q[:half], q[half:], t[:half], t[half:]
+        half = table.shape[1] // 2
         for k in range(half):
-            x = qx[k] - tx[k]
-            y = qy[k] - ty[k]
+            x = others[a, k] - table[row, k]
+            y = others[a, half + k] - table[row, half + k]
             total += np.sqrt(x * x + y * y)
     return total
 
@@ -142,11 +145,13 @@ def query_gradients(
     out: Floats,
 ) -> None:
     """out[b] = Σ_j coefficients[b, j] · ∂comparison / ∂query."""
-    if kind == _MODULUS:  # twice as fast entity by entity, since its rows are twice as long
-        _modulus_gradients_by_entity(queries, table, coefficients.ravel(), pairs, out)
+    ids, weights = candidates.ravel(), coefficients.ravel()
+    n = candidates.shape[1]
+    if queries.shape[1] > _WIDE:
+        _query_gradients_by_entity(kind, queries, table, weights, pairs, out)
     else:
         for b in range(queries.shape[0]):
-            _gradient(kind, queries[b], table, candidates[b], coefficients[b], out[b])
+            _gradient(kind, queries, b, table, ids, weights, b * n, (b + 1) * n, out, b)
 
 
 @compiled
@@ -161,85 +166,118 @@ def candidate_gradients(
     for i in range(rows.shape[0]):
         start, stop = starts[rows[i]], starts[rows[i] + 1]
         # Every comparison is symmetric: the same gradient serves the other side.
-        _gradient(kind, table[rows[i]], queries, owners[start:stop], coefficients[start:stop], out[i])
+        _gradient(kind, table, rows[i], queries, owners, coefficients, start, stop, out, i)
 
 
 @compiled
-def _gradient(kind: int, centre: Floats, others: Floats, ids: Ids, weights: Floats, g: Floats) -> None:
-    """g = Σ_j weights[j] · ∂comparison(centre, others[ids[j]]) / ∂centre."""
-    g[:] = 0
-    n = ids.shape[0]
+def _gradient(
+    kind: int,
+    centres: Floats,
+    row: int,
+    others: Floats,
+    ids: Ids,
+    weights: Floats,
+    start: int,
+    stop: int,
+    out: Floats,
+    i: int,
+) -> None:
+    """out[i] = Σ weights[p] · ∂comparison(centres[row], others[ids[p]]) / ∂centre for p in start:stop."""
+    for k in range(out.shape[1]):
+        out[i, k] = _ZERO
     if kind == _MODULUS:
-        for j in range(n):
-            _add_modulus(centre, others[ids[j]], weights[j], g)
-        return
-    whole = n - n % 4
-    for j in range(0, whole, 4):
-        _add_four(kind, centre, others, ids[j : j + 4], weights[j : j + 4], g)
-    for j in range(whole, n):
-        _add_one(kind, centre, others[ids[j]], weights[j], g)
-    if kind != _DOT:
-        _finish(kind, centre, weights, g)
+        for p in range(start, stop):
+            _add_modulus(centres, row, others, ids[p], weights[p], out, i)
+        return  # nothing remains to be finished
+    whole = stop - (stop - start) % 4
+    for p in range(start, whole, 4):
+        _add_four(kind, centres, row, others, ids, weights, p, out, i)
+    for p in range(whole, stop):
+        _add_one(kind, centres, row, others, ids[p], weights[p], out, i)
+    _finish(kind, centres, row, weights, start, stop, out, i)
 
 
 @compiled
-def _add_four(kind: int, centre: Floats, others: Floats, ids: Ids, w: Floats, g: Floats) -> None:
-    """g += Σ w·row, or for L1 the weights of the rows below the centre; by four, to touch g less often."""
-    a, b, c, d = others[ids[0]], others[ids[1]], others[ids[2]], others[ids[3]]
-    wa, wb, wc, wd = w[0], w[1], w[2], w[3]
-    if kind == _L1:
-        for k in range(g.shape[0]):
-            x = centre[k]
-            left = (wa if x > a[k] else _ZERO) + (wb if x > b[k] else _ZERO)
-            right = (wc if x > c[k] else _ZERO) + (wd if x > d[k] else _ZERO)
-            g[k] += left + right
-    else:
-        for k in range(g.shape[0]):
-            g[k] += (wa * a[k] + wb * b[k]) + (wc * c[k] + wd * d[k])
-
-
-@compiled
-def _add_one(kind: int, centre: Floats, a: Floats, w: np.float32, g: Floats) -> None:
-    if kind == _L1:
-        for k in range(g.shape[0]):
-            g[k] += w if centre[k] > a[k] else _ZERO
-    else:
-        for k in range(g.shape[0]):
-            g[k] += w * a[k]
-
-
-@compiled
-def _finish(kind: int, centre: Floats, weights: Floats, g: Floats) -> None:
+def _finish(
+    kind: int, centres: Floats, row: int, weights: Floats, start: int, stop: int, out: Floats, i: int
+) -> None:
+    """What remains to be done once for all pairs of a centre."""
     total = _ZERO
-    for j in range(weights.shape[0]):
-        total += weights[j]
+    for p in range(start, stop):
+        total += weights[p]
     if kind == _L1:  # sign(x) = 2·[x > 0] − 1; where x is exactly 0 this is a subgradient
-        for k in range(g.shape[0]):
-            g[k] = 2 * g[k] - total
-    else:  # L2: the weights are already divided by the distance
-        for k in range(g.shape[0]):
-            g[k] = total * centre[k] - g[k]
+        for k in range(out.shape[1]):
+            out[i, k] = 2 * out[i, k] - total
+    elif kind == _L2:  # the weights are already divided by the distance
+        for k in range(out.shape[1]):
+            out[i, k] = total * centres[row, k] - out[i, k]
 
 
 @compiled
-def _add_modulus(q: Floats, t: Floats, w: np.float32, g: Floats) -> None:
-    """g += w · ∂ Σ|q − t| / ∂q."""
-    half = q.shape[0] // 2
-    qx, qy, tx, ty, gx, gy = q[:half], q[half:], t[:half], t[half:], g[:half], g[half:]
+def _add_four(
+    kind: int,
+    centres: Floats,
+    row: int,
+    others: Floats,
+    ids: Ids,
+    weights: Floats,
+    p: int,
+    out: Floats,
+    i: int,
+) -> None:
+    """out[i] += Σ w·other, or for L1 the weights of those below the centre; by four, to touch it less often."""
+    a, b, c, d = ids[p], ids[p + 1], ids[p + 2], ids[p + 3]
+    wa, wb, wc, wd = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
+    if kind == _L1:
+        for k in range(out.shape[1]):
+            x = centres[row, k]
+            left = (wa if x > others[a, k] else _ZERO) + (wb if x > others[b, k] else _ZERO)
+            right = (wc if x > others[c, k] else _ZERO) + (wd if x > others[d, k] else _ZERO)
+            out[i, k] += left + right
+    else:
+        for k in range(out.shape[1]):
+            out[i, k] += (wa * others[a, k] + wb * others[b, k]) + (wc * others[c, k] + wd * others[d, k])
+
+
+@compiled
+def _add_one(
+    kind: int, centres: Floats, row: int, others: Floats, a: int, w: np.float32, out: Floats, i: int
+) -> None:
+    if kind == _L1:
+        for k in range(out.shape[1]):
+            out[i, k] += w if centres[row, k] > others[a, k] else _ZERO
+    else:
+        for k in range(out.shape[1]):
+            out[i, k] += w * others[a, k]
+
+
+@compiled
+def _add_modulus(
+    centres: Floats, row: int, others: Floats, a: int, w: np.float32, out: Floats, i: int
+) -> None:
+    """out[i] += w · ∂ Σ|centre − other| / ∂centre."""
+    half = out.shape[1] // 2
     for k in range(half):
-        x = qx[k] - tx[k]
-        y = qy[k] - ty[k]
+        x = centres[row, k] - others[a, k]
+        y = centres[row, half + k] - others[a, half + k]
         s = w / np.sqrt(x * x + y * y + _TINY)
-        gx[k] += s * x
-        gy[k] += s * y
+        out[i, k] += s * x
+        out[i, half + k] += s * y
 
 
 @compiled
-def _modulus_gradients_by_entity(
-    queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, out: Floats
+def _query_gradients_by_entity(
+    kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
 ) -> None:
     starts, places, owners = pairs
     out[:] = 0
     for row in range(table.shape[0]):
         for p in range(starts[row], starts[row + 1]):
-            _add_modulus(queries[owners[p]], table[row], coefficients[places[p]], out[owners[p]])
+            b = owners[p]
+            if kind == _MODULUS:
+                _add_modulus(queries, b, table, row, weights[places[p]], out, b)
+            else:
+                _add_one(kind, queries, b, table, row, weights[places[p]], out, b)
+    n = weights.shape[0] // queries.shape[0]
+    for b in range(queries.shape[0]):
+        _finish(kind, queries, b, weights, b * n, (b + 1) * n, out, b)

@@ -1,0 +1,84 @@
+"""PyKEEN on the same work: the same batch size, negatives, dimension and family of loss, one thread."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import numpy as np
+import torch
+from pykeen.evaluation import RankBasedEvaluator
+from pykeen.losses import NSSALoss
+from pykeen.models import ComplEx, DistMult, RotatE, TransE
+from pykeen.training import SLCWATrainingLoop
+from pykeen.triples import CoreTriplesFactory
+
+from fedkge.client.models import Model
+from fedkge.datasets.graph import KnowledgeGraph
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+PEERS = {"TransE": TransE, "DistMult": DistMult, "ComplEx": ComplEx, "RotatE": RotatE}
+
+
+def factory(graph: KnowledgeGraph, triples: np.ndarray) -> CoreTriplesFactory:
+    return CoreTriplesFactory(
+        torch.from_numpy(triples.astype(np.int64)),
+        num_entities=graph.num_entities,
+        num_relations=graph.num_relations,
+    )
+
+
+def build(name: str, graph: KnowledgeGraph, dim: int):
+    loss = NSSALoss(margin=10.0, adversarial_temperature=1.0)
+    triples = factory(graph, graph.train)
+    return PEERS[name](triples_factory=triples, embedding_dim=dim, loss=loss, random_seed=0)
+
+
+class PeerTraining:
+    """Its own training loop, negative sampler and Adam, over a slice of the train triples."""
+
+    def __init__(self, name: str, graph: KnowledgeGraph, dim: int, batch: int, negatives: int) -> None:
+        self.graph, self.batch = graph, batch
+        self.model = build(name, graph, dim)
+        self.loop = SLCWATrainingLoop(
+            model=self.model,
+            triples_factory=factory(graph, graph.train),
+            optimizer=torch.optim.Adam(self.model.parameters(), lr=1e-3),
+            negative_sampler="basic",
+            negative_sampler_kwargs={"num_negs_per_pos": negatives},
+        )
+
+    def run(self, triples: int) -> None:
+        part = factory(self.graph, self.graph.train[:triples])
+        quiet = {"use_tqdm": False, "use_tqdm_batch": False, "pin_memory": False}
+        self.loop.train(part, num_epochs=1, batch_size=self.batch, num_workers=0, **quiet)
+
+
+def with_rows(model: Model, graph: KnowledgeGraph):
+    """PyKEEN's model of the same name, with our rows (it interleaves real and imaginary parts)."""
+    name = type(model).__name__
+    peer = build(name, graph, model.settings.dim)
+    for representation, rows in (
+        (peer.entity_representations[0], model.entity),
+        (peer.relation_representations[0], model.relation),
+    ):
+        if name == "ComplEx":
+            rows = rows.reshape(len(rows), 2, -1).transpose(1, 2).reshape(len(rows), -1)
+        if name != "RotatE":  # its score is another: one norm over all coordinates
+            representation._embeddings.weight.data.copy_(rows)
+    return peer
+
+
+def realistic_ranks(peer, graph: KnowledgeGraph, triples: np.ndarray) -> np.ndarray:
+    """(n, 2) filtered tail and head ranks."""
+    evaluator = RankBasedEvaluator(filtered=True, clear_on_finalize=False)
+    evaluator.evaluate(
+        model=peer,
+        mapped_triples=torch.from_numpy(triples.astype(np.int64)),
+        additional_filter_triples=[torch.from_numpy(graph.triples.astype(np.int64))],
+        batch_size=32,
+        use_tqdm=False,
+    )
+    return np.stack([np.concatenate(evaluator.ranks[side, "realistic"]) for side in ("tail", "head")], axis=1)
