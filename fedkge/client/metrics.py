@@ -13,7 +13,7 @@ from fedkge.client.ranking import Ranks, rank
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import EvaluationSettings
 
-__all__ = ["METRICS", "Evaluation", "evaluate", "intervals", "measure", "measure_by_relation"]
+__all__ = ["METRICS", "Evaluation", "evaluate", "intervals", "measure", "measure_by_relation", "per_triple"]
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10", "amri")
 
@@ -105,3 +105,9 @@ def _from_means(means: Columns) -> Columns:
 def _own(graph: KnowledgeGraph) -> Ids:
     """The entities that the client's own triples have, in any split."""
     return np.unique(graph.triples[:, [0, 2]])
+
+
+def per_triple(ranks: Ranks, ties: str = "realistic") -> dict[str, Columns]:
+    """What each triple scores, averaged over its sides; the mean of a column is the metric."""
+    columns = _columns(ranks, ties)
+    return {name: columns[:, place] for place, name in enumerate(METRICS[:5])}

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkge.client.models import Model, build_model
 from fedkge.client.metrics import evaluate, per_triple
+from fedkge.client.models import Model, build_model
 from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training import train
 from fedkge.datasets.graph import KnowledgeGraph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ NodeConfig = Mapping[str, str | int | bool]
 _log = logging.getLogger(__name__)
 _CLIENT_FAILED = 2  # Flower's code for an exception in the ClientApp
 _MAX_RESTARTS = 3
+_KNOCK = 5.0  # seconds to wait for a cluster to open its door
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,7 @@ def _start_ray(ray: Any, settings: EngineSettings) -> None:
             cpus = max(1, round(settings.workers * settings.cpus_per_worker + 0.5))
             ray.init(num_cpus=cpus, object_store_memory=settings.object_store_mb * 2**20, **quiet)
         else:
+            _check_address(settings.ray_address)
             ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = settings.ray_address or "this machine"
@@ -257,6 +260,17 @@ def _start_ray(ray: Any, settings: EngineSettings) -> None:
             f"engine.ray_address: no Ray at {where} ({_first_line(error)}); start one with 'ray start "
             "--head', or leave ray_address out to use this machine, or use --engine inline"
         ) from error
+
+
+def _check_address(address: str) -> None:
+    """Ray itself would knock for ten minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address in ("auto", "local") or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_KNOCK).close()
+    except OSError as error:
+        raise ConnectionError(error.strerror or str(error)) from error
 
 
 def _first_line(error: BaseException) -> str:
