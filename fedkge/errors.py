@@ -15,7 +15,7 @@ FedkgeError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 __all__ = [
     "DataError",
@@ -29,6 +29,8 @@ __all__ = [
     "TrainingError",
     "UnknownNameError",
 ]
+
+_LIKE = 0.6  # names less alike than this are no suggestion
 
 
 class FedkgeError(Exception):
@@ -71,8 +73,11 @@ class UnknownNameError(InputError):
     """A name that the registry of its kind does not have."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
-        folded = {known_name.casefold(): known_name for known_name in names}
-        near = get_close_matches(name.casefold(), folded, n=1)
-        hint = f" Did you mean '{folded[near[0]]}'?" if near else ""
-        super().__init__(f"unknown {kind} '{name}'; known: {', '.join(names)}.{hint}")
+        names = list(known)
+        near = max(names, key=lambda other: _likeness(name, other), default="")  # of equals, the first listed
+        hint = f" Did you mean '{near}'?" if _likeness(name, near) >= _LIKE else ""
+        super().__init__(f"unknown {kind} '{name}'; known: {', '.join(sorted(names))}.{hint}")
+
+
+def _likeness(first: str, second: str) -> float:
+    return SequenceMatcher(None, first.casefold(), second.casefold()).ratio()

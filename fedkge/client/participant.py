@@ -149,5 +149,5 @@ class Participant:
 
 
 def _fixed(measured: float) -> str:
-    """A measurement as text of one length: what a machine's mood adds must not change how many bytes travel."""
+    """A measurement as text of one length: a machine's mood must not change how many bytes travel."""
     return f"{measured:013.6f}"

@@ -21,7 +21,7 @@ from fedkge.errors import FederationError, InputError
 from fedkge.experiment import EngineSettings
 from fedkge.simulations.worker import Answer, Worker, identify
 
-__all__ = ["ENGINES", "InlineGrid", "NodeConfig", "RayGrid", "SimulatedGrid", "open_grid"]
+__all__ = ["ENGINES", "InlineGrid", "NodeConfig", "RayGrid", "SimulatedGrid", "open_grid", "start_ray"]
 
 NodeConfig = Mapping[str, str | int | bool]
 
@@ -165,7 +165,7 @@ class RayGrid(SimulatedGrid):
         self.ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            _start_ray(ray, settings)
+            start_ray(settings)
         workers = min(settings.workers, len(nodes))
         self.home = {node: place % workers for place, node in enumerate(nodes)}
         self.actors = [self._actor(place) for place in range(workers)]
@@ -244,16 +244,20 @@ def open_grid(
     return ENGINES[settings.name](run_id, experiment, nodes, settings)
 
 
-def _start_ray(ray: Any, settings: EngineSettings) -> None:
+def start_ray(settings: EngineSettings) -> None:
+    """Start a Ray in this machine, or join a cluster."""
+    import ray  # takes seconds to import
+
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if settings.ray_address is None:
             cpus = max(1, round(settings.workers * settings.cpus_per_worker + 0.5))
-            ray.init(num_cpus=cpus, object_store_memory=settings.object_store_mb * 2**20, **quiet)
+            memory = settings.object_store_mb * 2**20
+            ray.init(num_cpus=cpus, object_store_memory=memory, include_dashboard=False, **quiet)
         else:
             _check_address(settings.ray_address)
-            ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address=settings.ray_address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = settings.ray_address or "this machine"
         raise InputError(

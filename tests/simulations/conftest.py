@@ -1,0 +1,50 @@
+"""A small federation that runs in a second, and one Ray for all tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkge.experiment import Experiment
+
+TINY = [
+    "data.clients=3",
+    "model.dim=8",
+    "training.negatives=4",
+    "training.batch_size=256",
+    "training.learning_rate=0.01",
+    "federation.rounds=4",
+    "federation.evaluate_every=2",
+    "engine.name=inline",
+]
+
+
+@pytest.fixture
+def tiny() -> Callable[..., Experiment]:
+    """A small experiment, with changes such as 'federation.strategy=FedE'."""
+    return lambda *changes: Experiment().override([*TINY, *changes])
+
+
+@pytest.fixture(scope="session")
+def ray_running() -> Iterator[Any]:
+    """A Ray of two cores and little memory, shut down at the end."""
+    import ray
+
+    ray.init(
+        num_cpus=4,
+        object_store_memory=120 * 2**20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "run"
