@@ -33,10 +33,15 @@ LITERATURE = {  # two-sided filtered test MRR
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("files", nargs="*", type=Path, help="experiment files; by default every central-*.toml")
+    parser.add_argument(
+        "files", nargs="*", type=Path, help="experiment files; by default every central-*.toml"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="time for each run")
     options = parser.parse_args()
-    print(f"{'graph':11}{'model':8}{'dim':>5}{'epochs':>10}{'minutes':>9}{'MRR':>7}  95 %          Hits@10  literature")
+    print(
+        f"{'graph':11}{'model':8}{'dim':>5}{'epochs':>10}{'minutes':>9}{'MRR':>7}"
+        "  95 %          Hits@10  literature"
+    )
     for path in options.files or sorted(FILES.glob("central-*.toml")):
         print(row(Experiment.load(path), options.minutes * 60), flush=True)
 
