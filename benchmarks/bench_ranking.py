@@ -27,7 +27,7 @@ from fedkge.experiment import ModelSettings
 
 DIM = 128
 TRIPLES = 2000  # of the test split, for our ranking
-PEER_TRIPLES = 256
+PEER_TRIPLES = 128
 NAIVE_TRIPLES = 200
 
 
