@@ -33,10 +33,15 @@ LITERATURE = {  # two-sided filtered test MRR
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("files", nargs="*", type=Path, help="experiment files; by default every central-*.toml")
-    parser.add_argument("--minutes", type=float, default=5.0, help="time for each run")
+    parser.add_argument(
+        "files", nargs="*", type=Path, help="experiment files; by default every central-*.toml"
+    )
+    parser.add_argument("--minutes", type=float, default=2.0, help="time for each run")
     options = parser.parse_args()
-    print(f"{'graph':11}{'model':8}{'dim':>5}{'epochs':>10}{'minutes':>9}{'MRR':>7}  95 %          Hits@10  literature")
+    print(
+        f"{'graph':11}{'model':8}{'dim':>5}{'epochs':>16}{'minutes':>9}{'MRR':>7}"
+        "  95 %          Hits@10  literature"
+    )
     for path in options.files or sorted(FILES.glob("central-*.toml")):
         print(row(Experiment.load(path), options.minutes * 60), flush=True)
 
@@ -58,7 +63,7 @@ def row(experiment: Experiment, seconds: float) -> str:
     share = f"{epochs}/{wanted}" + ("" if epochs == wanted else " partial")
     name = experiment.model.name
     return (
-        f"{graph.name:11}{name:8}{experiment.model.dim:5}{share:>10}{minutes:9.1f}{found.metrics['mrr']:7.3f}"
+        f"{graph.name:11}{name:8}{experiment.model.dim:5}{share:>16}{minutes:9.1f}{found.metrics['mrr']:7.3f}"
         f"  {low:.3f}–{high:.3f}  {found.metrics['hits@10']:9.3f}  {LITERATURE.get((graph.name, name), '—')}"
     )
 

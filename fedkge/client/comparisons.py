@@ -1,8 +1,8 @@
 """How a query is compared with candidate rows: dot product, L1, L2, complex modulus.
 
-Every kernel walks the candidates *entity by entity*: a row is read once from the table, and the queries of
-a batch, which fit in the cache, are gathered instead. A pair is one candidate of one triple. Rows are passed as
-an array and a number: a view of a row costs as much as a third of the work on it.
+Kernels walk the candidates entity by entity: a row is read once from the table, and the queries of a batch,
+which fit in the cache, are gathered instead. Rows are passed as an array and a number, because a view of a
+row costs as much as a third of the work on it.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _add_four(
     out: Floats,
     i: int,
 ) -> None:
-    """out[i] += Σ w·other, or for L1 the weights of those below the centre; by four, to touch it less often."""
+    """out[i] += Σ w·other, or for L1 the weights of those below the centre; by four, to touch it less."""
     a, b, c, d = ids[p], ids[p + 1], ids[p + 2], ids[p + 3]
     wa, wb, wc, wd = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
     if kind == _L1:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkge.client.arrays import Floats, Ids
-from fedkge.client.comparisons import candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.comparisons import Comparison, candidate_gradients, compare_pairs, query_gradients
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
@@ -59,6 +59,11 @@ class TripleGradients:
         if self.candidate_rows is not None:
             self.candidate_rows *= np.repeat(weights, self.coefficients.shape[1])[:, None]
 
+    @property
+    def multiplied(self) -> bool:
+        """Whether shared negatives turn the passes into matrix products."""
+        return self.batch.shared is not None and self.comparison == Comparison.DOT
+
     def entity_sums(self, table: Floats) -> EntitySums:
         return EntitySums(self, table)
 
@@ -73,23 +78,26 @@ class EntitySums:
         self.triples = triples
         self.table = table
         self.anchors = group(triples.batch.anchors, len(table))
-        self.ordered = triples.coefficients.ravel()[triples.pairs.places]  # in the order of the pairs
+        self.pairs, self.given = triples.pairs, triples.candidate_rows
+        if triples.multiplied:
+            self.pairs, self.given = _multiplied_rows(triples, len(table))
+        elif self.given is None:
+            self.ordered = triples.coefficients.ravel()[self.pairs.places]  # in the order of the pairs
 
     def touched(self) -> Ids:
         """The rows that have a gradient."""
-        mark = np.diff(self.triples.pairs.starts) + np.diff(self.anchors.starts)
+        mark = np.diff(self.pairs.starts) + np.diff(self.anchors.starts)
         return np.flatnonzero(mark).astype(np.int32)
 
     def rows(self, rows: Ids) -> Floats:
         out = np.empty((len(rows), self.table.shape[1]), dtype=np.float32)
         triples = self.triples
-        if triples.candidate_rows is None:
-            candidate_gradients(
-                triples.comparison, triples.queries, self.table, self.ordered, triples.pairs, rows, out
-            )
+        if self.given is None:
+            kind, queries = triples.comparison, triples.queries
+            candidate_gradients(kind, queries, self.table, self.ordered, self.pairs, rows, out)
         else:
             out[:] = 0
-            add_rows(triples.candidate_rows, triples.pairs, rows, out)
+            add_rows(self.given, self.pairs, rows, out)
         add_rows(triples.anchor_rows, self.anchors, rows, out)
         return out
 
@@ -122,7 +130,10 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
     if model.projects:
         scored, candidate_rows, relation_rows = _projected(model, objective, batch, queries, scale)
     else:
-        scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
+        if batch.shared is not None and model.comparison is Comparison.DOT:
+            scored = _score_multiplied(objective, queries, tables["entity"], batch, scale)
+        else:
+            scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
         candidate_rows, relation_rows = None, None
     losses, coefficients, at_query = scored
     at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
@@ -181,6 +192,40 @@ def _score(
     at_query = np.empty_like(queries)
     query_gradients(kind, queries, table, candidates, coefficients, pairs, at_query)
     return losses, coefficients, at_query
+
+
+def _score_multiplied(
+    objective: Objective, queries: Floats, table: Floats, batch: Batch, scale: Floats
+) -> Scored:
+    """Dot products with negatives that all triples share are one matrix product, forwards and backwards."""
+    kind = int(Comparison.DOT)
+    targets, rows = table[batch.candidates[:, 0]], table[batch.shared]  # (b, w), (n, w)
+    compared = np.empty(batch.candidates.shape, dtype=np.float32)
+    compared[:, 0] = (queries * targets).sum(axis=1)
+    compared[:, 1:] = _product(queries, rows.T)
+    compared[batch.candidates < 0] = np.inf
+    coefficients = np.empty_like(compared)
+    losses = np.empty(len(compared), dtype=np.float32)
+    numbers = np.float32(objective.margin), np.float32(objective.temperature)
+    slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
+    at_query = coefficients[:, :1] * targets + _product(coefficients[:, 1:], rows)
+    return losses, coefficients, at_query
+
+
+def _multiplied_rows(triples: TripleGradients, num_rows: int) -> tuple[Pairs, Floats]:
+    """A gradient for each target and each shared negative, and the rows that they belong to."""
+    batch, coefficients = triples.batch, triples.coefficients
+    assert batch.shared is not None
+    at_targets = coefficients[:, :1] * triples.queries
+    at_negatives = _product(coefficients[:, 1:].T, triples.queries)
+    ids = np.concatenate([batch.candidates[:, 0], batch.shared])
+    return group(ids, num_rows), np.concatenate([at_targets, at_negatives])
+
+
+def _product(a: Floats, b: Floats) -> Floats:
+    """Through torch, which keeps to one thread."""
+    product: Floats = torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    return product
 
 
 def _projected(

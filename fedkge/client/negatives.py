@@ -31,6 +31,9 @@ class Batch(NamedTuple):
     relations: Ids  # (b,)
     candidates: Ids  # (b, 1 + n) column 0 is the true entity, −1 is no candidate
     num_tails: int  # how many triples have their tail replaced
+    shared: Ids | None = (
+        None  # (n,) the negatives before known answers are struck out, if all triples share them
+    )
 
 
 class NegativeSampler:
@@ -65,13 +68,15 @@ class NegativeSampler:
         candidates[:, 0] = triples[each, 2 - 2 * side]
         starts = self.starts[side, places]
         stops = self.stops[side, places] if self.filtered else starts
+        shared = None
         if self.shared:
-            candidates[:, 1:] = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
+            shared = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
+            candidates[:, 1:] = shared
             _strike_out(self.known, starts, stops, candidates)
         else:
             seed = rng.integers(0, 2**64, dtype=np.uint64)
             _draw(seed, self.num_entities, self.known, starts, stops, candidates)
-        return Batch(triples[each, 2 * side], triples[:, 1].copy(), candidates, num_tails)
+        return Batch(triples[each, 2 * side], triples[:, 1].copy(), candidates, num_tails, shared)
 
 
 def head_probabilities(graph: KnowledgeGraph) -> Floats:

@@ -98,10 +98,10 @@ def test_unseen_triples_are_counted():
 
 
 def test_training_on_umls_beats_chance_by_far(umls):
-    model = build_model(ModelSettings(name="ComplEx", dim=32), umls, 0)
-    options = TrainingSettings(negatives=64, learning_rate=0.02, corrupt="both")
+    model = build_model(ModelSettings(name="RotatE", dim=32, margin=6.0), umls, 0)
+    options = TrainingSettings(negatives=32, batch_size=256, learning_rate=0.02, corrupt="both")
     train(model, umls, np.random.default_rng(0), options, epochs=20)
     found = evaluate(model, umls, "test", EvaluationSettings(sides="both"), np.random.default_rng(0))
-    assert found.metrics["mrr"] > 0.8
+    assert found.metrics["mrr"] > 0.5  # chance is 0.04
     low, high = found.intervals["mrr"]
     assert low < found.metrics["mrr"] < high

@@ -11,7 +11,7 @@ import torch
 from fedkge.client.comparisons import compare
 from fedkge.client.gradients import Objective, triple_gradients
 from fedkge.client.losses import LOSSES, loss_per_triple
-from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models import Model, build_model
 from fedkge.client.negatives import Batch
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
@@ -91,6 +91,7 @@ class ModelContract:
             (self.norms[0], 5, tail_batch()),
             (self.norms[-1], 8, mixed_batch()),
             (self.norms[-1], 3, one_negative()),
+            (self.norms[0], 5, shared_batch()),
         ):
             model = self.perturbed(random_graph(0), dim, norm)
             objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
@@ -158,5 +159,10 @@ def one_negative() -> Batch:
     return batch._replace(candidates=batch.candidates[:, :2].copy(), num_tails=0)
 
 
-def registered() -> set[str]:
-    return set(MODELS)
+def shared_batch() -> Batch:
+    """The same negatives for all, one of them twice, and some struck out."""
+    batch = tail_batch()
+    shared = np.array([5, 9, 9, 20, 3], dtype=np.int32)
+    candidates = np.concatenate([batch.candidates[:, :1], np.tile(shared, (6, 1))], axis=1)
+    candidates[2, 3] = -1
+    return batch._replace(candidates=candidates, num_tails=4, shared=shared)
