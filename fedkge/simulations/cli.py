@@ -28,6 +28,7 @@ app = typer.Typer(
 app.add_typer(data_commands.app, name="data")
 app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
+app.command("flower-config")(run_commands.write_flower_config)
 app.command("list")(list_command.list_names)
 
 

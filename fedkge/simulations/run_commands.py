@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedkge.experiment import Experiment
+from fedkge.storage import storage_errors
 
-__all__ = ["compare_strategies", "run_experiment"]
+__all__ = ["compare_strategies", "run_experiment", "write_flower_config"]
 
 File = Annotated[
     Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="Default: the embedded quickstart.")
@@ -92,6 +93,23 @@ def compare_strategies(
         return
     _show_comparison(comparison, experiment)
     print(f"written to {folder}")
+
+
+def write_flower_config(
+    folder: Annotated[Path, typer.Option(help="Where the server is to write the run.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("run.toml"),
+    file: File = None,
+    sets: Sets = None,
+) -> None:
+    """Write the run config with which `flwr run . --run-config FILE` runs an experiment."""
+    experiment = _read(file, sets, None, None)
+    with storage_errors(out.parent):
+        lines = [
+            f"experiment = {json.dumps(experiment.to_json())}",
+            f"folder = {json.dumps(str(folder.resolve()))}",
+        ]
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")
 
 
 def _read(
