@@ -1,8 +1,9 @@
-"""Two-sided filtered ranking: speed against PyKEEN on the same triples, and whether the ranks are equal.
+"""Two-sided filtered ranking: speed against PyKEEN, which ranks the first of our triples, and equality.
 
-Speed is measured on the initial rows. Equality is checked on rows of small integers, where every sum is exact
-in float32 and ties abound: rounding cannot excuse a difference. The naive ranking sorts all scores of one
-question at a time. PyKEEN's RotatE has another score, so only its speed is compared.
+Speed is measured on the initial rows; we score a question once, however many triples ask it. Equality is
+checked on rows of small integers, where every sum is exact in float32 and ties abound: rounding cannot excuse
+a difference. The naive ranking sorts all scores of one question at a time. PyKEEN's RotatE has another score,
+so only its speed is compared.
 """
 
 from __future__ import annotations
