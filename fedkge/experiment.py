@@ -70,6 +70,11 @@ class TrainingSettings(Settings):
     negatives: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     optimizer: str = "Adam"
+    keep_optimizer: bool = False  # FedR makes a new one each round
+    decay_at: float = Field(default=1.0, gt=0, le=1)  # after this share of the rounds …
+    decay_by: float = Field(
+        default=5.0, ge=1, allow_inf_nan=False
+    )  # … the learning rate is this much smaller
     loss: str = "self-adversarial"
     adversarial_temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     corrupt: Literal["tail", "head", "both"] = "tail"

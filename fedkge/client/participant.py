@@ -12,6 +12,7 @@ import numpy as np
 
 from fedkge.client.metrics import evaluate, per_triple
 from fedkge.client.models import Model, build_model
+from fedkge.client.optimizers import State
 from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training import train
 from fedkge.datasets.graph import KnowledgeGraph
@@ -41,6 +42,7 @@ class Participant:
         self.model: Model
         self.round: int  # the last round trained
         self.facts: Mapping[str, Any]  # what was said of it
+        self.optimizer: State | None  # kept between rounds only if so configured
         self.rows = files.load_rows()  # table -> shared row of each local row
         self.restore(until=LAST)
 
@@ -71,7 +73,7 @@ class Participant:
     def evaluate(self, download: Download) -> Upload:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.merge(download.tables)
-        self.files.save(ClientState(download.round, self.model.tables, self.facts))
+        self.save(download.round)
         return self.upload(download.round, facts=self.measure("valid"))
 
     def test(self, download: Download) -> Upload:
@@ -83,13 +85,18 @@ class Participant:
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
         self.model = build_model(self.experiment.model, self.graph, self.experiment.seed)
-        self.round, self.facts = 0, {}
+        self.round, self.facts, self.optimizer = 0, {}, None
         state = self.files.newest(until)
         if state is None:
             return
         for name, table in self.model.tables.items():
             table[:] = state.tables[name]
         self.round, self.facts = state.round, state.facts
+        self.optimizer = dict(state.optimizer) or None
+
+    def save(self, round: int) -> None:
+        """Keep what it is after a round."""
+        self.files.save(ClientState(round, self.model.tables, self.optimizer or {}, self.facts))
 
     def merge(self, tables: Mapping[str, Table]) -> None:
         """Put the server's rows in the place of its own."""
@@ -136,7 +143,13 @@ class Participant:
 
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
-        result = train(self.model, self.graph, rng, self.experiment.training)
+        settings = self.experiment.training
+        if round > settings.decay_at * self.experiment.federation.rounds:
+            settings = settings.model_copy(
+                update={"learning_rate": settings.learning_rate / settings.decay_by}
+            )
+        result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer)
+        self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round
         self.facts = {
             "loss": result.losses[-1],
@@ -145,7 +158,7 @@ class Participant:
             "rss_mb": _fixed(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
         if self.every_round:
-            self.files.save(ClientState(round, self.model.tables, self.facts))
+            self.save(round)
 
 
 def _fixed(measured: float) -> str:

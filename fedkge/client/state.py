@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -17,6 +18,8 @@ from fedkge.storage import storage_errors, write_atomically
 
 __all__ = ["ClientState", "StateFiles"]
 
+_OPTIMIZER = "optimizer/"
+
 
 @dataclass(frozen=True)
 class ClientState:
@@ -24,6 +27,7 @@ class ClientState:
 
     round: int
     tables: Mapping[str, Floats]
+    optimizer: Mapping[str, NDArray[Any]]  # empty unless it is kept between rounds
     facts: Mapping[str, Any]
 
 
@@ -37,21 +41,25 @@ class StateFiles:
 
     def save(self, state: ClientState) -> None:
         metadata = {"round": str(state.round), "facts": json.dumps(state.facts)}
-        tables = dict(state.tables)
+        arrays = {**state.tables, **{f"{_OPTIMIZER}{key}": array for key, array in state.optimizer.items()}}
         with storage_errors(self.folder):
-            write_atomically(self._path(state.round), lambda path: save_file(tables, path, metadata))
+            write_atomically(self._path(state.round), lambda path: save_file(arrays, path, metadata))
 
     def load(self, round: int) -> ClientState:
         path = self._path(round)
         try:
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata()
-                tables = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (OSError, SafetensorError) as error:
             raise DataError(
                 f"{path}: the client's state cannot be read ({error}); start the run anew"
             ) from error
-        return ClientState(int(metadata["round"]), tables, json.loads(metadata["facts"]))
+        kept = {
+            key.removeprefix(_OPTIMIZER): array for key, array in arrays.items() if key.startswith(_OPTIMIZER)
+        }
+        tables = {name: array for name, array in arrays.items() if not name.startswith(_OPTIMIZER)}
+        return ClientState(int(metadata["round"]), tables, kept, json.loads(metadata["facts"]))
 
     def save_rows(self, rows: Mapping[str, Ids]) -> None:
         """Which shared rows its labels have; the same for the whole run."""
