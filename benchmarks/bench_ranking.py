@@ -17,13 +17,13 @@ from time import process_time
 
 import numpy as np
 import torch
-from graphs import load
+
 from peer import PEERS, realistic_ranks, with_rows
 
 from fedkge.client.models import Model, build_model
 from fedkge.client.ranking import rank
 from fedkge.client.scoring import Candidates, padded
-from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets import KnowledgeGraph, load_graph
 from fedkge.experiment import ModelSettings
 
 DIM = 128
@@ -37,7 +37,7 @@ def main() -> None:
     print(f"two-sided filtered ranking, d={DIM}, triples/s a core")
     print(f"{'graph':12}{'model':10}{'fedkge':>9}{'PyKEEN':>9}{'ratio':>8}{'≠ naive':>10}{'≠ PyKEEN':>11}")
     for graph_name in ("DDB14", "FB15k-237"):
-        graph = load(graph_name)
+        graph = load_graph(graph_name)
         for name in PEERS:
             print(row(graph, name), flush=True)
 

@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 import torch
-from graphs import load
+
 
 from fedkge.client.comparisons import candidate_gradients, compare_pairs, query_gradients
 from fedkge.client.gradients import Objective
@@ -29,7 +29,7 @@ from fedkge.client.models import build_model
 from fedkge.client.negatives import NegativeSampler
 from fedkge.client.pairs import group
 from fedkge.client.training import KernelStep, train
-from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets import KnowledgeGraph, load_graph
 from fedkge.experiment import ModelSettings, TrainingSettings
 
 SETTINGS = TrainingSettings()  # 256 negatives, batches of 512, Adam
@@ -44,7 +44,7 @@ def main() -> None:
         print(peak_memory())
         return
     torch.set_num_threads(1)
-    graph = load("FB15k-237")
+    graph = load_graph("FB15k-237")
     print(
         f"FB15k-237, d={DIM}, batch {SETTINGS.batch_size}, {SETTINGS.negatives} negatives, triples/s a core"
     )
@@ -149,7 +149,7 @@ def two_threads(name: str, graph: KnowledgeGraph) -> float:
 
 
 def peak_memory() -> int:
-    graph = load("FB15k-237")
+    graph = load_graph("FB15k-237")
     train(build_model(ModelSettings(dim=DIM), graph, 0), graph, np.random.default_rng(0), SETTINGS, epochs=1)
     # Not getrusage: its maximum begins with that of the process that started this one.
     status = Path("/proc/self/status").read_text()

@@ -33,7 +33,8 @@ def factory(graph: KnowledgeGraph, triples: np.ndarray) -> CoreTriplesFactory:
 def build(name: str, graph: KnowledgeGraph, dim: int):
     loss = NSSALoss(margin=10.0, adversarial_temperature=1.0)
     triples = factory(graph, graph.train)
-    return PEERS[name](triples_factory=triples, embedding_dim=dim, loss=loss, random_seed=0)
+    plain = {"regularizer": None} if name in ("DistMult", "ComplEx") else {}  # ours has none either
+    return PEERS[name](triples_factory=triples, embedding_dim=dim, loss=loss, random_seed=0, **plain)
 
 
 class PeerTraining:

@@ -38,7 +38,7 @@ from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
 from fedkge.storage import storage_errors
 
-__all__ = ["RunResult", "divide", "resume", "run"]
+__all__ = ["RunResult", "divide", "result_of", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,16 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
             f"{folder} holds a different experiment; resume it without an experiment file, or start a new run"
         )
     return _serve(stored, folder, observer, resumed=True)
+
+
+def result_of(folder: Path) -> RunResult:
+    """A run that ended earlier."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: no finished run (it has no summary.json); finish it with --resume {folder}"
+        )
+    return RunResult(folder, json.loads(path.read_text(encoding="utf-8")))
 
 
 def divide(experiment: Experiment) -> Split:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pykeen.datasets
 import pytest
 
-from fedkge.datasets.graph import KnowledgeGraph, LabelledTriples
+from fedkge.datasets.graph import KnowledgeGraph
 
 
 def random_graph(seed: int, entities: int = 30, relations: int = 4, triples: int = 80) -> KnowledgeGraph:
@@ -31,18 +28,3 @@ def random_graph(seed: int, entities: int = 30, relations: int = 4, triples: int
 @pytest.fixture(scope="session")
 def graph() -> KnowledgeGraph:
     return random_graph(0)
-
-
-@pytest.fixture(scope="session")
-def umls() -> KnowledgeGraph:
-    folder = Path(pykeen.datasets.__file__).parent / "umls"
-    splits = {
-        split: LabelledTriples(
-            *zip(
-                *(line.split("\t") for line in (folder / f"{split}.txt").read_text().splitlines()),
-                strict=True,
-            )
-        )
-        for split in ("train", "valid", "test")
-    }
-    return KnowledgeGraph.from_labels("UMLS", splits)
