@@ -17,7 +17,6 @@ from time import process_time
 
 import numpy as np
 import torch
-
 from peer import PEERS, realistic_ranks, with_rows
 
 from fedkge.client.models import Model, build_model

@@ -21,7 +21,6 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-
 from fedkge.client.comparisons import candidate_gradients, compare_pairs, query_gradients
 from fedkge.client.gradients import Objective
 from fedkge.client.losses import find_loss, slopes
