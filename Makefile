@@ -11,9 +11,8 @@ endif
 .PHONY: demo test check bench clean
 
 demo: $(VENV)/.ready
-	$(BIN)/fedkge data audit UMLS --out demo/audit-UMLS
-	$(BIN)/fedkge data split UMLS --clients 5 --partition fedr --seed 0 --out demo/UMLS-5 --force
-	$(BIN)/fedkge data audit demo/UMLS-5 --out demo/audit-UMLS-5
+	rm -rf demo
+	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.5 --out demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
