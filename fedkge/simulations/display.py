@@ -1,4 +1,4 @@
-"""A run as it looks while it runs: round, loss, validation MRR, bytes, time left."""
+"""Runs as they look while they run: round, loss, validation MRR, bytes, time left."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedkge.server.progress import Observer
 from fedkge.server.progress import Progress as RunProgress
 
 __all__ = ["RunDisplay", "human_bytes"]
 
 
 class RunDisplay:
-    """A progress bar on stderr; call it with each step of the run."""
+    """Progress bars on stderr, one for each run that is tracked."""
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=20),
-            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[state]}"),
             TimeElapsedColumn(),
             TextColumn("left at most"),
@@ -28,17 +28,20 @@ class RunDisplay:
             console=Console(stderr=True, quiet=quiet),
             transient=True,
         )
-        self.title = title
-        self.task: TaskID | None = None
-        self.loss = self.mrr = "…"
 
-    def __call__(self, now: RunProgress) -> None:
-        if self.task is None:
-            self.task = self.progress.add_task(self.title, total=now.rounds, state="")
-        self.loss = self.loss if now.loss is None else f"{now.loss:.3f}"
-        self.mrr = self.mrr if now.mrr is None else f"{now.mrr:.4f} (best {now.best_mrr:.4f})"
-        state = f"loss {self.loss}  valid MRR {self.mrr}  {human_bytes(now.bytes)}"
-        self.progress.update(self.task, completed=now.round, state=state)
+    def track(self, title: str) -> Observer:
+        """A bar for one more run; call what comes back with each step."""
+        task = self.progress.add_task(title, total=None, state="setting up")
+        loss = mrr = "…"
+
+        def step(now: RunProgress) -> None:
+            nonlocal loss, mrr
+            loss = loss if now.loss is None else f"{now.loss:.3f}"
+            mrr = mrr if now.mrr is None else f"{now.mrr:.4f} (best {now.best_mrr:.4f})"
+            state = f"round {now.round}/{now.rounds}  loss {loss}  valid MRR {mrr}  {human_bytes(now.bytes)}"
+            self.progress.update(task, completed=now.round, total=now.rounds, state=state)
+
+        return step
 
     def __enter__(self) -> Self:
         self.progress.start()

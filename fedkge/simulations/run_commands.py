@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,13 +50,14 @@ def run_experiment(
 
     if resume is not None:
         given = _read(file, sets, engine, ray_address) if file or sets else None
-        with RunDisplay(f"resuming {resume}", quiet) as display:
-            result = runs.resume(resume, display, given)
+        with RunDisplay(quiet) as display:
+            result = runs.resume(resume, display.track(f"resuming {resume}"), given)
     else:
         experiment = _read(file, sets, engine, ray_address)
         folder = out or _free(f"{experiment.name}-{experiment.federation.strategy}")
-        with RunDisplay(f"{experiment.federation.strategy} {experiment.model.name}", quiet) as display:
-            result = _stoppable(lambda: runs.run(experiment, folder, display), folder)
+        title = f"{experiment.federation.strategy} {experiment.model.name}"
+        with RunDisplay(quiet) as display, _resumable(folder):
+            result = runs.run(experiment, folder, display.track(title))
     if as_json:
         print(json.dumps(result.summary, indent=2))
         return
@@ -84,10 +87,8 @@ def compare_strategies(
     experiment = _read(file, overrides, engine, ray_address)
     folder = out or _free(f"{experiment.name}-comparison")
     names = [name.strip() for name in strategies.split(",") if name.strip()]
-    with ExitStack() as stack:
-        comparison = compare(
-            experiment, names, folder, seeds, lambda title: stack.enter_context(RunDisplay(title, quiet))
-        )
+    with RunDisplay(quiet) as display:
+        comparison = compare(experiment, names, folder, seeds, display.track)
     if as_json:
         print(comparison.frame.to_json(orient="records", indent=2))
         return
@@ -130,11 +131,13 @@ def _free(stem: str) -> Path:
     return folder
 
 
-def _stoppable(work: Any, folder: Path) -> Any:
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Whoever stops a run is told how to go on with it."""
     try:
-        return work()
+        yield
     except KeyboardInterrupt:
-        print(f"stopped; go on with: fedkge run --resume {folder}")
+        print(f"stopped; go on with: fedkge run --resume {folder}", file=sys.stderr)
         raise
 
 
