@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkge.datasets.container import Member, read_text
-from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["is_id_form", "read_id_form"]
+__all__ = ["ID_FORM", "is_id_form", "read_id_form"]
+
+ID_FORM = ("entity2id.txt", "relation2id.txt", *(f"{split}2id.txt" for split in SPLITS))
+
+_EXPECTED = "expected three numbers: head tail relation"
 
 
 def is_id_form(files: Mapping[str, Member]) -> bool:
@@ -29,7 +34,7 @@ def read_id_form(name: str, files: Mapping[str, Member]) -> KnowledgeGraph:
 
 
 def _lines(member: Member) -> list[str]:
-    lines = read_text(member).splitlines()
+    lines = read_text(member).replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     try:
@@ -43,22 +48,21 @@ def _lines(member: Member) -> list[str]:
     return lines[1:]
 
 
-def _triples(member: Member) -> IntArray:
-    lines = _lines(member)
-    cells = " ".join(lines).split()
+def _triples(member: Member) -> NDArray[np.int64]:
+    rows = [line.split() for line in _lines(member)]
+    for number, row in enumerate(rows, start=2):
+        if len(row) != 3:
+            raise DataError(f"{member.origin}, line {number}: {_EXPECTED}")
     try:
-        htr = np.array(cells, dtype=np.int64).reshape(len(lines), 3)
-    except ValueError:
-        number = next(n for n, line in enumerate(lines, start=2) if not _is_row(line))
-        raise DataError(
-            f"{member.origin}, line {number}: expected three numbers: head tail relation"
-        ) from None
-    return htr[:, [0, 2, 1]].astype(np.int32)
+        htr = np.array([cell for row in rows for cell in row], dtype=np.int64).reshape(-1, 3)
+    except (ValueError, OverflowError):
+        number = next(number for number, row in enumerate(rows, start=2) if not all(map(_is_id, row)))
+        raise DataError(f"{member.origin}, line {number}: {_EXPECTED}") from None
+    return htr[:, [0, 2, 1]]
 
 
-def _is_row(line: str) -> bool:
-    cells = line.split()
-    return len(cells) == 3 and all(cell.isdecimal() for cell in cells)
+def _is_id(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) <= 18  # more digits would not fit into 64 bits
 
 
 def _labels(member: Member) -> tuple[str, ...]:
