@@ -15,8 +15,6 @@ __all__ = ["ID_FORM", "is_id_form", "read_id_form"]
 
 ID_FORM = ("entity2id.txt", "relation2id.txt", *(f"{split}2id.txt" for split in SPLITS))
 
-_EXPECTED = "expected three numbers: head tail relation"
-
 
 def is_id_form(files: Mapping[str, Member]) -> bool:
     return "train2id.txt" in files
@@ -49,16 +47,22 @@ def _lines(member: Member) -> list[str]:
 
 
 def _triples(member: Member) -> NDArray[np.int64]:
-    rows = [line.split() for line in _lines(member)]
-    for number, row in enumerate(rows, start=2):
-        if len(row) != 3:
-            raise DataError(f"{member.origin}, line {number}: {_EXPECTED}")
+    lines = _lines(member)
     try:
-        htr = np.array([cell for row in rows for cell in row], dtype=np.int64).reshape(-1, 3)
+        if any(len(line.split()) != 3 for line in lines):
+            raise ValueError
+        htr = np.array(" ".join(lines).split(), dtype=np.int64).reshape(-1, 3)
     except (ValueError, OverflowError):
-        number = next(number for number, row in enumerate(rows, start=2) if not all(map(_is_id, row)))
-        raise DataError(f"{member.origin}, line {number}: {_EXPECTED}") from None
+        number = next(number for number, line in enumerate(lines, start=2) if not _is_row(line))
+        raise DataError(
+            f"{member.origin}, line {number}: expected three numbers: head tail relation"
+        ) from None
     return htr[:, [0, 2, 1]]
+
+
+def _is_row(line: str) -> bool:
+    cells = line.split()
+    return len(cells) == 3 and all(map(_is_id, cells))
 
 
 def _is_id(cell: str) -> bool:
