@@ -42,6 +42,7 @@ class Leakage:
     in_own_train: int
     in_any_train: int
     shortcut: int  # a near-inverse or near-duplicate relation gives the answer in the client's own train set
+    symmetric: int  # the reverse statement of the same relation is in the client's own train set
 
     @property
     def own_share(self) -> float:
@@ -54,6 +55,10 @@ class Leakage:
     @property
     def shortcut_share(self) -> float:
         return self.shortcut / self.held_out if self.held_out else 0.0
+
+    @property
+    def symmetric_share(self) -> float:
+        return self.symmetric / self.held_out if self.held_out else 0.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class RelationPair:
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything found, and `problems`: what makes results on this split mean less than they seem."""
+    """Everything found; `problems` make results on this split mean less than they seem, `cautions` may."""
 
     name: str
     partition: str
@@ -107,14 +112,27 @@ class Audit:
                     f"{leak.shortcut_share:.1%} of the {split} triples are answered by a near-inverse or "
                     "near-duplicate relation in train"
                 )
-        duplicates = 1 - self.distinct / self.triples if self.triples else 0.0
-        held_by_several = self.shared_triples / self.distinct if self.distinct else 0.0
-        if duplicates > LOUD and held_by_several < duplicates:
+        repeated = self.triples - sum(client.distinct for client in self.clients)
+        if repeated > LOUD * self.triples:
             found.append(
-                f"{duplicates:.1%} of the triples are duplicates: "
-                f"{self.distinct:,} of {self.triples:,} are distinct"
+                f"{repeated / self.triples:.1%} of the triples are duplicates: "
+                "the same client holds another copy"
             )
         return tuple(found)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        return tuple(
+            f"{leak.symmetric_share:.1%} of the {split} triples reverse a train triple of the same relation: "
+            "symmetric relations are knowledge, but easy to answer"
+            for split, leak in (("test", self.test), ("valid", self.valid))
+            if leak.symmetric_share > LOUD
+        )
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything is held out; without that, nothing can leak and nothing is proved."""
+        return self.test.held_out + self.valid.held_out > 0
 
     @property
     def leaks(self) -> bool:
@@ -127,7 +145,14 @@ class Audit:
             for count in ("entities", "relations")
             for part, value in zip(("mean", "std"), self.spread(count), strict=True)
         }
-        return {**asdict(self), "table_5": table_5, "problems": list(self.problems), "leaks": self.leaks}
+        return {
+            **asdict(self),
+            "table_5": table_5,
+            "problems": list(self.problems),
+            "cautions": list(self.cautions),
+            "judged": self.judged,
+            "leaks": self.leaks,
+        }
 
 
 def audit(split: Split) -> Audit:
@@ -196,17 +221,19 @@ def _leakage(
     pairs: Sequence[_Pair],
 ) -> Leakage:
     train = distinct(np.concatenate(keys["train"]))
-    held, own, shortcut = keys[name], 0, 0
+    held, own, shortcut, symmetric = keys[name], 0, 0, 0
     for client, triples in enumerate(parts[name]):
         own_train = distinct(keys["train"][client])
         leaked = _among(held[client], own_train)
         own += int(leaked.sum())
         shortcut += int((_answered(split, triples, own_train, pairs) & ~leaked).sum())
+        symmetric += int((_among(_keys(split, triples[:, [2, 1, 0]]), own_train) & ~leaked).sum())
     return Leakage(
         held_out=sum(map(len, held)),
         in_own_train=own,
         in_any_train=sum(int(_among(part, train).sum()) for part in held),
         shortcut=shortcut,
+        symmetric=symmetric,
     )
 
 

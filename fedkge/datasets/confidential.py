@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fedkge.datasets.container import members, read_text
+from fedkge.datasets.generator import generator
 from fedkge.datasets.graph import SPLITS, BoolArray, KnowledgeGraph
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError, SettingError, UnknownNameError
@@ -14,45 +17,55 @@ from fedkge.errors import DataError, SettingError, UnknownNameError
 __all__ = ["mark", "mark_split"]
 
 _RULES = "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:@FILE, or column"
+_DRAW = 0xC0F1D  # tells this draw from others with the same seed
 
 
 def mark(graph: KnowledgeGraph, rule: str, seed: int = 0) -> KnowledgeGraph:
     """Mark by a rule: a share of each split at random, a share of the relations, named predicates, or the
     `confidential` column that the file brought."""
-    kind, _, value = (
-        rule.partition(":")
-        if ":" in rule
-        else ("column", "", "")
-        if rule == "column"
-        else ("random", "", rule)
-    )
-    rng = np.random.default_rng([seed, 0xC0F1D])
-    if kind == "column":
-        if not graph.confidential:
-            raise DataError(
-                f"{graph.name}: no column 'confidential'; add one with a header, or mark by share"
-            )
-        return graph
-    if kind == "random":
-        share = _share(value, rule)
-        return _with(graph, {split: _drawn(len(graph[split]), share, rng) for split in SPLITS})
-    if kind == "relation":
-        chosen = _drawn(graph.num_relations, _share(value, rule), rng)
-    elif kind == "predicates":
-        chosen = _named(graph, value)
-    else:
-        raise SettingError(f"confidential '{rule}': expected {_RULES}")
-    return _with(graph, {split: chosen[graph[split][:, 1]] for split in SPLITS})
+    return mark_split(Split.single(graph), rule, seed).clients[0]
 
 
 def mark_split(split: Split, rule: str, seed: int = 0) -> Split:
     """Mark every client's graph; a client decides by itself, with its own draw."""
-    graphs = tuple(mark(graph, rule, seed=seed + number) for number, graph in enumerate(split.clients))
+    kind, value = _parsed(rule)
+    if kind == "column":
+        if not any(graph.confidential for graph in split.clients):
+            raise DataError(
+                f"{split.name}: no column 'confidential'; add one with a header, or mark by share"
+            )
+        return split
+    chosen: float | frozenset[str]
+    chosen = _predicates(value, split.relation_labels) if kind == "predicates" else _share(value, rule)
+    graphs = tuple(
+        _marked(graph, kind, chosen, generator(seed, number, _DRAW))
+        for number, graph in enumerate(split.clients)
+    )
     return replace(split, clients=graphs)
 
 
-def _with(graph: KnowledgeGraph, marks: dict[str, BoolArray]) -> KnowledgeGraph:
-    return replace(graph, confidential=marks)
+def _parsed(rule: str) -> tuple[str, str]:
+    if rule == "column":
+        return rule, ""
+    kind, colon, value = rule.partition(":")
+    if not colon:
+        return "random", rule
+    if kind not in ("random", "relation", "predicates"):
+        raise SettingError(f"confidential '{rule}': expected {_RULES}")
+    return kind, value
+
+
+def _marked(
+    graph: KnowledgeGraph, kind: str, chosen: float | frozenset[str], rng: np.random.Generator
+) -> KnowledgeGraph:
+    if isinstance(chosen, frozenset):
+        relations = np.array([label in chosen for label in graph.relation_labels], dtype=bool)
+    elif kind == "relation":
+        relations = _drawn(graph.num_relations, chosen, rng)
+    else:
+        marks = {split: _drawn(len(graph[split]), chosen, rng) for split in SPLITS}
+        return replace(graph, confidential=marks)
+    return replace(graph, confidential={split: relations[graph[split][:, 1]] for split in SPLITS})
 
 
 def _share(value: str, rule: str) -> float:
@@ -71,18 +84,18 @@ def _drawn(count: int, share: float, rng: np.random.Generator) -> BoolArray:
     return chosen
 
 
-def _named(graph: KnowledgeGraph, value: str) -> BoolArray:
-    if value.startswith("@"):
-        path = Path(value[1:])
-        if not path.is_file():
-            raise DataError(f"{path}: no such file; it should list one predicate a line")
-        labels = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-    else:
-        labels = value.split("|")
-    number = {label: place for place, label in enumerate(graph.relation_labels)}
-    chosen = np.zeros(graph.num_relations, dtype=bool)
-    for label in labels:
-        if label not in number:
-            raise UnknownNameError("predicate", label, number)
-        chosen[number[label]] = True
-    return chosen
+def _predicates(value: str, known: Sequence[str]) -> frozenset[str]:
+    labels = frozenset(_listed(Path(value[1:])) if value.startswith("@") else value.split("|"))
+    for label in sorted(labels - set(known)):
+        raise UnknownNameError("predicate", label, known)
+    return labels
+
+
+def _listed(path: Path) -> list[str]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; it should list one predicate a line")
+    text = read_text(members(path)[0]).replace("\r\n", "\n")
+    labels = [line for line in text.split("\n") if line]
+    if not labels:
+        raise DataError(f"{path}: no predicates in it; it should list one a line")
+    return labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -12,9 +13,21 @@ from pathlib import Path, PurePosixPath
 
 from fedkge.errors import DataError
 
-__all__ = ["Member", "members", "read_text"]
+__all__ = ["ARCHIVES", "Member", "members", "read_text"]
 
-_DAMAGED = (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+
+_DAMAGED = (
+    EOFError,
+    OSError,
+    RuntimeError,  # an encrypted zip, and (NotImplementedError) a way of packing that Python lacks
+    ValueError,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,23 +51,35 @@ class Member:
             return self.fetch()
         except _DAMAGED as error:
             raise DataError(
-                f"{self.origin}: cannot be read ({error}); fetch or copy the file again"
+                f"{self.origin}: cannot be read ({_reason(error)}); unpack it, or fetch or copy it again"
             ) from error
 
 
 def members(path: Path) -> list[Member]:
     """The files of a folder or archive, or the one file that `path` is."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return [_plain(file, file.relative_to(path).as_posix()) for file in files]
+    try:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder")
+        if path.is_dir():
+            return _folder_members(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({_reason(error)}); is it yours to read?") from error
     name = path.name.lower()
     if name.endswith(".zip"):
         return _zip_members(path)
-    if name.endswith((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
+    if name.endswith(ARCHIVES):
         return _tar_members(path)
     return [_plain(path, path.name)]
+
+
+def _folder_members(path: Path) -> list[Member]:
+    next(path.iterdir(), None)  # a folder that may not be listed says so here; rglob would call it empty
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return [_plain(file, file.relative_to(path).as_posix()) for file in files]
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
 
 
 def read_text(member: Member) -> str:
@@ -100,7 +125,9 @@ def _zip_members(path: Path) -> list[Member]:
         with zipfile.ZipFile(path) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
     except _DAMAGED as error:
-        raise DataError(f"{path}: a damaged or truncated zip archive ({error}); fetch it again") from error
+        raise DataError(
+            f"{path}: a damaged or truncated zip archive ({_reason(error)}); fetch it again"
+        ) from error
     return [
         _archived(path, _inside(path, info.filename), lambda name=info.filename: fetch(name))  # type: ignore[misc]
         for info in infos
@@ -118,6 +145,10 @@ def _tar_members(path: Path) -> list[Member]:
                 file = archive.extractfile(info) if info.isfile() else None
                 if file is not None:
                     contents[name] = file.read()
+            while archive.fileobj and archive.fileobj.read(_CHUNK):
+                pass  # the checksum of the compressed stream stands at its very end
     except _DAMAGED as error:
-        raise DataError(f"{path}: a damaged or truncated tar archive ({error}); fetch it again") from error
+        raise DataError(
+            f"{path}: a damaged or truncated tar archive ({_reason(error)}); fetch it again"
+        ) from error
     return [_archived(path, name, lambda raw=raw: raw) for name, raw in contents.items()]  # type: ignore[misc]

@@ -29,6 +29,16 @@ def cache_folder() -> Path:
 
 def locate(file: RemoteFile) -> Path:
     """A verified local copy: from FEDKGE_DATA, from the cache, or downloaded into the cache."""
+    try:
+        return _locate(file)
+    except OSError as error:
+        raise DownloadError(
+            f"{error.filename or file.path}: cannot be read ({error.strerror}); make it readable, or correct "
+            "FEDKGE_DATA"
+        ) from error
+
+
+def _locate(file: RemoteFile) -> Path:
     folder = os.environ.get("FEDKGE_DATA")
     if folder:
         if not Path(folder).is_dir():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedkge.datasets.lookup import Lookup
 from fedkge.errors import DataError
 
-__all__ = ["SPLITS", "BoolArray", "IntArray", "KnowledgeGraph", "LabelledTriples"]
+__all__ = ["SPLITS", "BoolArray", "IntArray", "KnowledgeGraph", "LabelledTriples", "require_train"]
 
 SPLITS = ("train", "valid", "test")
 
@@ -49,18 +49,20 @@ class KnowledgeGraph:
 
     def __post_init__(self) -> None:
         for split in SPLITS:
-            triples = np.ascontiguousarray(getattr(self, split), dtype=np.int32).reshape(-1, 3)
-            self._check(split, triples)
-            object.__setattr__(self, split, _frozen(triples))
+            triples = np.asarray(getattr(self, split)).reshape(-1, 3)
+            self._check(split, triples)  # before the cast, which would wrap large ids around
+            object.__setattr__(self, split, _frozen(np.ascontiguousarray(triples, dtype=np.int32)))
         marks = {split: _frozen(np.asarray(mark, dtype=bool)) for split, mark in self.confidential.items()}
         for split, mark in marks.items():
             if len(mark) != len(self[split]):
                 raise DataError(f"{self.name}: {len(mark)} marks for {len(self[split])} {split} triples")
         object.__setattr__(self, "confidential", marks)
 
-    def _check(self, split: str, triples: IntArray) -> None:
+    def _check(self, split: str, triples: NDArray[Any]) -> None:
         if len(triples) == 0:
             return
+        if triples.dtype.kind not in "iu":
+            raise DataError(f"{self.name}: the {split} triples are {triples.dtype}; ids are whole numbers")
         if triples.min() < 0:
             raise DataError(f"{self.name}: a negative id among the {split} triples")
         for column, bound, kind in (
@@ -165,6 +167,12 @@ class KnowledgeGraph:
         relation_seen[self.train[:, 1]] = True
         head, relation, tail = self[split].T
         return int((~(entity_seen[head] & relation_seen[relation] & entity_seen[tail])).sum())
+
+
+def require_train(graph: KnowledgeGraph, origin: str) -> None:
+    """Refuse a graph that nothing can be learnt from."""
+    if len(graph.train) == 0:
+        raise DataError(f"{origin}: no triples in its train split, which cannot be empty")
 
 
 def _number(labels: Sequence[str], known: dict[str, int]) -> IntArray:

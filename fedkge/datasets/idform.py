@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkge.datasets.container import Member, read_text
-from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["is_id_form", "read_id_form"]
+__all__ = ["ID_FORM", "is_id_form", "read_id_form"]
+
+ID_FORM = ("entity2id.txt", "relation2id.txt", *(f"{split}2id.txt" for split in SPLITS))
 
 
 def is_id_form(files: Mapping[str, Member]) -> bool:
@@ -29,7 +32,7 @@ def read_id_form(name: str, files: Mapping[str, Member]) -> KnowledgeGraph:
 
 
 def _lines(member: Member) -> list[str]:
-    lines = read_text(member).splitlines()
+    lines = read_text(member).replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     try:
@@ -43,22 +46,27 @@ def _lines(member: Member) -> list[str]:
     return lines[1:]
 
 
-def _triples(member: Member) -> IntArray:
+def _triples(member: Member) -> NDArray[np.int64]:
     lines = _lines(member)
-    cells = " ".join(lines).split()
     try:
-        htr = np.array(cells, dtype=np.int64).reshape(len(lines), 3)
-    except ValueError:
-        number = next(n for n, line in enumerate(lines, start=2) if not _is_row(line))
+        if any(len(line.split()) != 3 for line in lines):
+            raise ValueError
+        htr = np.array(" ".join(lines).split(), dtype=np.int64).reshape(-1, 3)
+    except (ValueError, OverflowError):
+        number = next(number for number, line in enumerate(lines, start=2) if not _is_row(line))
         raise DataError(
             f"{member.origin}, line {number}: expected three numbers: head tail relation"
         ) from None
-    return htr[:, [0, 2, 1]].astype(np.int32)
+    return htr[:, [0, 2, 1]]
 
 
 def _is_row(line: str) -> bool:
     cells = line.split()
-    return len(cells) == 3 and all(cell.isdecimal() for cell in cells)
+    return len(cells) == 3 and all(map(_is_id, cells))
+
+
+def _is_id(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) <= 18  # more digits would not fit into 64 bits
 
 
 def _labels(member: Member) -> tuple[str, ...]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from fedkge.datasets import spec
-from fedkge.datasets.container import Member, members
+from fedkge.datasets.about import confirm
+from fedkge.datasets.container import ARCHIVES, Member, members
 from fedkge.datasets.download import locate
-from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
-from fedkge.datasets.idform import is_id_form, read_id_form
-from fedkge.datasets.pickles import read_pickle
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples, require_train
+from fedkge.datasets.idform import ID_FORM, is_id_form, read_id_form
+from fedkge.datasets.pickles import COMPANIONS, companions, read_pickle
 from fedkge.datasets.rdf import RDF_SUFFIXES, read_rdf
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
 from fedkge.datasets.split import Split
@@ -24,15 +26,23 @@ __all__ = ["load", "load_graph", "load_path"]
 
 _TEXT_SUFFIXES = (".tsv", ".txt", ".csv")
 _SPLIT_OF_STEM = {"train": "train", "valid": "valid", "dev": "valid", "validation": "valid", "test": "test"}
-_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_VOCABULARIES = ("entities.tsv", "relations.tsv")
+
+_log = logging.getLogger(__name__)
 
 
 def load(
     source: str | Path, columns: str | None = None, header: bool | None = None
 ) -> KnowledgeGraph | Split:
     """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`."""
-    text = str(source)
-    if Path(text).exists():
+    loaded = _load(str(source), columns, header)
+    if isinstance(loaded, KnowledgeGraph):
+        require_train(loaded, str(source))
+    return loaded
+
+
+def _load(text: str, columns: str | None, header: bool | None) -> KnowledgeGraph | Split:
+    if _exists(text):
         return load_path(Path(text), columns, header)
     named = {_folded(name): name for name in (*DATASETS, *EMBEDDED)}
     if _folded(text) in named:
@@ -40,7 +50,7 @@ def load(
         return _load_named(DATASETS[name]) if name in DATASETS else _load_embedded(name)
     if text.partition(":")[0].casefold() == "synthetic":
         return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
-    if "/" in text or Path(text).suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES, *_ARCHIVES, ".pkl", ".gz"):
+    if "/" in text or Path(text).suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES, *ARCHIVES, ".pkl", ".gz"):
         raise DataError(f"{text}: no such file or folder")
     return _load_from_pykeen(text)
 
@@ -57,10 +67,34 @@ def load_graph(source: str | Path, columns: str | None = None, header: bool | No
 
 def load_path(path: Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph | Split:
     """Read a file, folder or archive in any of the formats."""
-    name = _bare_name(path)
     found = members(path)
-    if len(found) == 1 and found[0].suffix == ".pkl":
-        return read_pickle(found[0])
+    return _read(_bare_name(path), [*found, *_companions(path, found)], columns, header)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{text}: neither a dataset's name nor a readable path ({reason})") from error
+
+
+def _companions(path: Path, found: Sequence[Member]) -> list[Member]:
+    """The files that belong to a lone pickle and lie beside it."""
+    if not path.is_file() or len(found) != 1 or found[0].suffix != ".pkl":
+        return []
+    return [member for file in companions(path) if file.is_file() for member in members(file)]
+
+
+def _read(
+    name: str, found: Sequence[Member], columns: str | None, header: bool | None
+) -> KnowledgeGraph | Split:
+    pickled = [member for member in found if member.suffix == ".pkl"]
+    if len(pickled) == 1:
+        base = pickled[0].name[: -len(".pkl")]
+        beside = {end: member for member in found for end in COMPANIONS if member.name == f"{base}.{end}"}
+        if len(found) == 1 + len(beside):
+            return read_pickle(pickled[0], beside)
     clients = _client_folders(found)
     if clients:
         return _read_split(name, found, clients, columns, header)
@@ -74,7 +108,7 @@ def _folded(name: str) -> str:
 
 def _bare_name(path: Path) -> str:
     name = path.resolve().name
-    for suffix in (".gz", *_ARCHIVES, *_TEXT_SUFFIXES, *RDF_SUFFIXES, ".pkl"):
+    for suffix in (".gz", *ARCHIVES, *_TEXT_SUFFIXES, *RDF_SUFFIXES, ".pkl"):
         name = name.removesuffix(suffix)
     return name
 
@@ -105,40 +139,46 @@ def _read_split(
         _read_graph(f"client-{n}", clients[n], columns, header, f"{name}/client-{n}") for n in sorted(clients)
     ]
     inside = {id(member) for group in clients.values() for member in group}
-    outside = {PurePosixPath(m.name).name: m for m in found if id(m) not in inside}
+    outside = [member for member in found if id(member) not in inside]
+    for member in outside:
+        if member.suffix in _TEXT_SUFFIXES and member.stem.lower() in _SPLIT_OF_STEM:
+            _log.warning("%s: left out, because it lies beside client folders", member.origin)
+    files = _by_name(outside, (*_VOCABULARIES, "split.json"), name)
     split = Split.of(name, graphs, partition="given")
-    if "entities.tsv" not in outside or "relations.tsv" not in outside:
-        return split
-    entities = dict.fromkeys([*read_labels(outside["entities.tsv"]), *split.entity_labels])
-    relations = dict.fromkeys([*read_labels(outside["relations.tsv"]), *split.relation_labels])
-    return Split(name, split.clients, tuple(entities), tuple(relations), "given")
+    if all(file in files for file in _VOCABULARIES):
+        entities = dict.fromkeys([*read_labels(files["entities.tsv"]), *split.entity_labels])
+        relations = dict.fromkeys([*read_labels(files["relations.tsv"]), *split.relation_labels])
+        split = replace(split, entity_labels=tuple(entities), relation_labels=tuple(relations))
+    return confirm(split, files["split.json"]) if "split.json" in files else split
+
+
+def _by_name(found: Sequence[Member], names: Sequence[str], origin: str) -> dict[str, Member]:
+    """The members with one of the names, which none may share."""
+    files: dict[str, Member] = {}
+    for member in found:
+        name = PurePosixPath(member.name).name
+        if name in files:
+            raise DataError(f"{origin}: two files for {name}: {files[name].name} and {member.name}; keep one")
+        if name in names:
+            files[name] = member
+    return files
 
 
 def _read_graph(
     name: str, found: Sequence[Member], columns: str | None, header: bool | None, origin: str | None = None
 ) -> KnowledgeGraph:
     origin = origin or name
-    files = {PurePosixPath(member.name).name: member for member in found}
+    files = _by_name(found, (*ID_FORM, *_VOCABULARIES), origin)
     if is_id_form(files):
-        return _non_empty(read_id_form(name, files), origin)
+        return read_id_form(name, files)
     splits: dict[str, LabelledTriples] = {}
     for split, member in _split_members(found, origin).items():
         if member.suffix in RDF_SUFFIXES:
-            splits[split] = read_rdf(member)
+            splits[split] = read_rdf(member, scope=split)
         else:
             splits[split] = read_triples(member, columns, header)
-        if split == "train" and len(splits[split]) == 0:
-            raise DataError(f"{member.origin}: no triples in it; the train split cannot be empty")
-    vocabulary = [
-        read_labels(files[file]) if file in files else [] for file in ("entities.tsv", "relations.tsv")
-    ]
+    vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
     return KnowledgeGraph.from_labels(name, splits, *vocabulary)
-
-
-def _non_empty(graph: KnowledgeGraph, origin: str) -> KnowledgeGraph:
-    if len(graph.train) == 0:
-        raise DataError(f"{origin}: no triples in its train split, which cannot be empty")
-    return graph
 
 
 def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
@@ -156,7 +196,7 @@ def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
         by_split[split] = member
     if "train" in by_split:
         return {split: by_split[split] for split in SPLITS if split in by_split}
-    if len(readable) == 1:
+    if len(readable) == 1 and not by_split:
         return {"train": readable[0]}
     names = ", ".join(sorted(member.name for member in found)[:5]) or "nothing"
     raise DataError(
@@ -167,7 +207,8 @@ def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
 
 def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
     paths = [locate(file) for file in dataset.files]
-    loaded = load_path(paths[0] if len(paths) == 1 else paths[0].parent)
+    verified = [member for path in paths for member in members(path)]
+    loaded = _read(_bare_name(paths[0]), verified, None, None)
     if isinstance(loaded, KnowledgeGraph):
         graph = dataset.renumber(loaded) if dataset.renumber else loaded
         return replace(graph, name=dataset.name)

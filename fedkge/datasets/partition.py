@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.fedr import PUBLISHED_SEED, corrupting_shuffle, frequency_rule
+from fedkge.datasets.generator import generator
 from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
+from fedkge.datasets.keys import distinct, triple_keys
 from fedkge.datasets.spec import build
-from fedkge.datasets.split import Split
+from fedkge.datasets.split import Split, by_appearance
 from fedkge.errors import DataError, SettingError
 
 __all__ = ["PARTITIONERS", "Partitioner", "partition"]
 
 Rows = NDArray[np.int64]
 
+_log = logging.getLogger(__name__)
+
 
 def partition(source: KnowledgeGraph | Split, spec: str = "random", clients: int = 5, seed: int = 0) -> Split:
-    """Divide a graph among clients: `spec` names a partitioner, with options as in 'dirichlet:alpha=0.5'."""
+    """Divide a graph among clients: `spec` names a partitioner, with options as in 'dirichlet:alpha=0.5'.
+
+    A source that is already split takes 'given' and its own number of clients, or 0 for whatever it has.
+    """
     partitioner = build("partition", spec, PARTITIONERS)
     if isinstance(source, Split):
         return _given(source, partitioner, clients)
@@ -71,22 +80,18 @@ class Assigner(Partitioner):
         """For each client, its rows of `graph.triples`."""
 
     def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:
-        rng = np.random.default_rng([seed, clients])
+        rng = generator(seed, clients)
         assignment = self.assign(graph, clients, rng)
-        if len(assignment) < clients or min(map(len, assignment)) == 0:
-            raise DataError(
-                f"{graph.name}: partition '{spec}' leaves a client of {clients} without triples; "
-                "use fewer clients or another seed or option"
-            )
         pools = self.pools or len(graph.valid) + len(graph.test) == 0
+        if pools:
+            _warn_of_duplicates(graph)
+        parts = [
+            _by_frequency(graph, rows, rng.shuffle) if pools else _by_role(graph, rows) for rows in assignment
+        ]
+        _require_train(graph, parts, spec)
         graphs = tuple(
-            _client(
-                graph,
-                number,
-                rows,
-                _by_frequency(graph, rows, rng.shuffle) if pools else _by_role(graph, rows),
-            )
-            for number, rows in enumerate(assignment)
+            _client(graph, number, rows, part)
+            for number, (rows, part) in enumerate(zip(assignment, parts, strict=True))
         )
         held = np.zeros(graph.num_triples, dtype=bool)
         for rows in assignment:
@@ -139,6 +144,8 @@ class Cluster(Assigner):
         _enough_relations(graph, clients)
         if clients == 1:
             return [np.arange(graph.num_triples)]
+        if clients == graph.num_relations:
+            return _by_group(graph, np.array_split(np.arange(clients), clients))
         head, relation, tail = graph.triples.T
         meets = csr_matrix(
             (np.ones(2 * len(head)), (np.tile(relation, 2), np.concatenate([head, tail]))),
@@ -162,14 +169,19 @@ class Dirichlet(Assigner):
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
+        if not 0 < self.alpha < inf:
             raise SettingError(f"dirichlet: alpha={self.alpha}: expected a number above 0")
 
     def assign(self, graph: KnowledgeGraph, clients: int, rng: np.random.Generator) -> Sequence[Rows]:
         shares = rng.dirichlet(np.full(clients, self.alpha), size=graph.num_relations)  # (R, C)
         limits = np.cumsum(shares, axis=1)[:, :-1]
         relation = graph.triples[:, 1]
-        owner = (rng.random(len(relation))[:, None] > limits[relation]).sum(axis=1)
+        chance = rng.random(len(relation))
+        owner = np.empty(len(relation), dtype=np.int64)
+        order = np.argsort(relation, kind="stable")
+        bounds = np.cumsum(np.bincount(relation, minlength=graph.num_relations))[:-1]
+        for number, rows in enumerate(np.split(order, bounds)):  # relation by relation: no (n, C) array
+            owner[rows] = np.searchsorted(limits[number], chance[rows])
         return [np.flatnonzero(owner == client) for client in range(clients)]
 
 
@@ -201,11 +213,14 @@ class FedRLegacy(Partitioner):
     """
 
     def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:  # noqa: ARG002
-        generator = random.Random(PUBLISHED_SEED)
-        rows = corrupting_shuffle(graph.num_triples, generator)
+        shuffler = random.Random(PUBLISHED_SEED)
+        rows = corrupting_shuffle(graph.num_triples, shuffler)
+        assignment = np.array_split(rows, clients)
+        parts = [_by_frequency(graph, own, shuffler.shuffle) for own in assignment]
+        _require_train(graph, parts, spec)
         graphs = tuple(
-            _client(graph, number, part, _by_frequency(graph, part, generator.shuffle))
-            for number, part in enumerate(np.array_split(rows, clients))
+            _client(graph, number, own, part)
+            for number, (own, part) in enumerate(zip(assignment, parts, strict=True))
         )
         lost = graph.num_triples - len(np.unique(rows))
         name = f"{graph.name}-{clients}"
@@ -245,6 +260,25 @@ def _enough_relations(graph: KnowledgeGraph, clients: int) -> None:
         )
 
 
+def _warn_of_duplicates(graph: KnowledgeGraph) -> None:
+    keys = triple_keys(graph.triples, graph.num_entities, graph.num_relations)
+    repeated = len(keys) - len(distinct(keys))
+    if repeated:
+        _log.warning(
+            "%s: %d triples repeat another, and leak where one copy is held out; remove them first",
+            graph.name,
+            repeated,
+        )
+
+
+def _require_train(graph: KnowledgeGraph, parts: Sequence[Mapping[str, Rows]], spec: str) -> None:
+    if any(len(part["train"]) == 0 for part in parts):
+        raise DataError(
+            f"{graph.name}: partition '{spec}' leaves a client of {len(parts)} without triples to train on; "
+            "use fewer clients or another seed or option"
+        )
+
+
 def _by_group(graph: KnowledgeGraph, groups: Sequence[Rows]) -> list[Rows]:
     owner = np.empty(graph.num_relations, dtype=np.int64)
     for client, relations in enumerate(groups):
@@ -269,26 +303,26 @@ def _by_frequency(
 def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, Rows]) -> KnowledgeGraph:
     """The client's own graph; ids count its entities and relations as they appear in `rows`."""
     mine = graph.triples[rows]
-    entities = _appearance(mine[:, [0, 2]].ravel(), graph.num_entities)
-    relations = _appearance(mine[:, 1], graph.num_relations)
+    entities, entity = _local(mine[:, [0, 2]].ravel(), graph.num_entities)
+    relations, relation = _local(mine[:, 1], graph.num_relations)
     marks = np.concatenate([graph.marks(split) for split in SPLITS])
 
     def local(part: Rows) -> IntArray:
-        head, relation, tail = graph.triples[part].T
-        return np.stack([entities[1][head], relations[1][relation], entities[1][tail]], axis=1)
+        h, r, t = graph.triples[part].T
+        return np.stack([entity[h], relation[r], entity[t]], axis=1)
 
     return KnowledgeGraph.from_ids(
         f"client-{number}",
-        (graph.entity_labels[i] for i in entities[0]),
-        (graph.relation_labels[i] for i in relations[0]),
+        (graph.entity_labels[i] for i in entities),
+        (graph.relation_labels[i] for i in relations),
         {split: local(rows) for split, rows in parts.items()},
         {split: marks[rows] for split, rows in parts.items()} if graph.confidential else None,
     )
 
 
-def _appearance(ids: IntArray, size: int) -> tuple[list[int], IntArray]:
+def _local(ids: IntArray, size: int) -> tuple[list[int], IntArray]:
     """The distinct ids in order of appearance, and the local number of each id."""
-    order = list(dict.fromkeys(ids.tolist()))
+    order, _ = by_appearance(ids)
     local = np.full(size, -1, dtype=np.int32)
     local[order] = np.arange(len(order))
-    return order, local
+    return order.tolist(), local

@@ -17,18 +17,22 @@ RDF_SUFFIXES = {".nt": pyoxigraph.RdfFormat.N_TRIPLES, ".ttl": pyoxigraph.RdfFor
 _log = logging.getLogger(__name__)
 
 
-def read_rdf(member: Member, literals: bool = False) -> LabelledTriples:
-    """The statements between resources; those whose object is a literal are attributes, not links."""
+def read_rdf(member: Member, scope: str = "") -> LabelledTriples:
+    """The statements between resources; those whose object is a literal are attributes, not links.
+
+    A blank node has no name outside its file: it is numbered as it appears, within `scope`.
+    """
     heads, relations, tails = [], [], []
+    blank: dict[str, str] = {}
     skipped = 0
     try:
         for quad in pyoxigraph.parse(input=member.read(), format=RDF_SUFFIXES[member.suffix]):
-            if isinstance(quad.object, pyoxigraph.Literal) and not literals:
+            if isinstance(quad.object, pyoxigraph.Literal):
                 skipped += 1
                 continue
-            heads.append(_label(quad.subject))
-            relations.append(_label(quad.predicate))
-            tails.append(_label(quad.object))
+            heads.append(_label(quad.subject, blank, scope))
+            relations.append(_label(quad.predicate, blank, scope))
+            tails.append(_label(quad.object, blank, scope))
     except SyntaxError as error:
         raise DataError(f"{member.origin}: not valid RDF: {error.msg}") from error
     if skipped:
@@ -36,5 +40,12 @@ def read_rdf(member: Member, literals: bool = False) -> LabelledTriples:
     return LabelledTriples(heads, relations, tails)
 
 
-def _label(term: object) -> str:
-    return term.value if isinstance(term, pyoxigraph.NamedNode) else str(term)
+def _label(term: object, blank: dict[str, str], scope: str) -> str:
+    if isinstance(term, pyoxigraph.NamedNode):
+        return term.value
+    if isinstance(term, pyoxigraph.BlankNode):
+        return blank.setdefault(term.value, f"_:{scope}{len(blank)}")
+    if isinstance(term, pyoxigraph.Triple):  # a statement about a statement
+        parts = (term.subject, term.predicate, term.object)
+        return f"<<{' '.join(_label(part, blank, scope) for part in parts)}>>"
+    return str(term)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fedkge.errors import SettingError, UnknownNameError
 
-__all__ = ["build", "parse"]
+__all__ = ["build", "construct", "parse"]
 
 Built = TypeVar("Built")
 
@@ -34,6 +34,7 @@ def build(kind: str, spec: str, registry: Mapping[str, type[Built]]) -> Built:
 
 
 def construct(kind: str, name: str, cls: type[Built], options: Mapping[str, str]) -> Built:
+    """A dataclass with its options as typed fields."""
     known: dict[str, Any] = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
     values = {}
     for key, text in options.items():

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.datasets.graph import SPLITS, KnowledgeGraph
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 
-__all__ = ["Split"]
+__all__ = ["Split", "by_appearance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,10 @@ class Split:
     partition: str
     seed: int | None = None
     unassigned: int = 0  # triples of the source that no client holds
+
+    def __post_init__(self) -> None:
+        for graph in self.clients:
+            require_train(graph, self.name if graph.name == self.name else f"{self.name}, {graph.name}")
 
     @classmethod
     def of(
@@ -66,10 +70,8 @@ class Split:
         """SHA-256 of every client's labelled triples and marks, in order; numbering does not enter."""
         digest = hashlib.sha256()
         for graph in self.clients:
-            entities, head_tail = _by_appearance(
-                np.concatenate([graph[s][:, [0, 2]].ravel() for s in SPLITS])
-            )
-            relations, relation = _by_appearance(np.concatenate([graph[s][:, 1] for s in SPLITS]))
+            entities, head_tail = by_appearance(np.concatenate([graph[s][:, [0, 2]].ravel() for s in SPLITS]))
+            relations, relation = by_appearance(np.concatenate([graph[s][:, 1] for s in SPLITS]))
             for labels, order in ((graph.entity_labels, entities), (graph.relation_labels, relations)):
                 digest.update(len(order).to_bytes(8, "little"))
                 for label in (labels[i].encode("utf-8", "surrogatepass") for i in order.tolist()):
@@ -90,7 +92,7 @@ def _numbers(labels: Sequence[str], clients: Sequence[Sequence[str]]) -> list[ND
     return [np.fromiter((number[label] for label in own), np.int64, len(own)) for own in clients]
 
 
-def _by_appearance(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def by_appearance(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The distinct ids in order of appearance, and the sequence renumbered by that order."""
     distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from fedkge.datasets.about import write_about
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
+from fedkge.datasets.staging import staged
 from fedkge.datasets.text import write_labels, write_triples
+from fedkge.errors import DataError
 
-__all__ = ["write_graph", "write_split"]
+__all__ = ["is_replaceable", "write_graph", "write_split"]
+
+_OURS = ("entities.tsv", "relations.tsv", "split.json")
 
 
 def write_graph(folder: Path, graph: KnowledgeGraph) -> None:
@@ -22,19 +26,25 @@ def write_graph(folder: Path, graph: KnowledgeGraph) -> None:
 
 
 def write_split(folder: Path, split: Split) -> None:
-    """A folder `client-N` for each client, the global numbering, and `split.json` that says what it is."""
-    for number, graph in enumerate(split.clients):
-        write_graph(folder / f"client-{number}", graph)
-    write_labels(folder / "entities.tsv", split.entity_labels)
-    write_labels(folder / "relations.tsv", split.relation_labels)
-    about = {
-        "name": split.name,
-        "partition": split.partition,
-        "seed": split.seed,
-        "clients": split.num_clients,
-        "triples": sum(graph.num_triples for graph in split.clients),
-        "unassigned": split.unassigned,
-        "held_out_unseen": split.unseen,
-        "content_hash": split.content_hash,
-    }
-    (folder / "split.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    """A folder `client-N` for each client, the global numbering, and `split.json` that says what it is.
+
+    The folder is whole or absent; an older split in its place is replaced, anything else is left alone.
+    """
+    if not is_replaceable(folder):
+        raise DataError(f"{folder} holds something other than a split; choose another folder")
+    with staged(folder) as partial:
+        for number, graph in enumerate(split.clients):
+            write_graph(partial / f"client-{number}", graph)
+        write_labels(partial / "entities.tsv", split.entity_labels)
+        write_labels(partial / "relations.tsv", split.relation_labels)
+        write_about(partial / "split.json", split)
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether nothing but a split that `write_split` wrote would be lost."""
+    try:
+        names = [entry.name for entry in folder.iterdir()] if folder.exists() else []
+    except OSError as error:
+        raise DataError(f"cannot write {folder}: {error.strerror}; choose another folder") from error
+    written = "split.json" in names or not names
+    return written and all(name in _OURS or name.startswith("client-") for name in names)

@@ -20,6 +20,15 @@ __all__ = ["Synthetic"]
 
 Integers = NDArray[np.int64]
 
+_BOUNDS = {  # what a large machine holds in memory
+    "entities": (4, 50_000_000),
+    "relations": (1, 1_000_000),
+    "triples": (1, 500_000_000),
+    "jitter": (0, 1_000),
+    "zipf": (0, 10),
+    "seed": (0, 2**63),
+}
+
 
 @dataclass(frozen=True)
 class Synthetic:
@@ -34,13 +43,13 @@ class Synthetic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key, least in (("entities", 4), ("relations", 1), ("triples", 1), ("seed", 0)):
-            if getattr(self, key) < least:
-                raise SettingError(f"synthetic: {key}={getattr(self, key)}: expected at least {least}")
+        for key, (least, most) in _BOUNDS.items():
+            if not least <= getattr(self, key) <= most:
+                raise SettingError(
+                    f"synthetic: {key}={getattr(self, key)}: expected a number from {least} to {most}"
+                )
         if not 0 <= self.held_out < 1:
             raise SettingError(f"synthetic: held_out={self.held_out}: expected a share in [0, 1)")
-        if self.jitter < 0 or self.zipf < 0:
-            raise SettingError("synthetic: jitter and zipf cannot be negative")
         if self.triples > self.entities * self.relations:
             raise SettingError(
                 f"synthetic: {self.triples} triples are too dense for {self.entities} entities and "
@@ -105,5 +114,5 @@ class Synthetic:
 
 
 def _cuts(count: int, held_out: float) -> tuple[int, int]:
-    held = ceil(count * held_out) if held_out else 0
+    held = min(ceil(count * held_out), count - 1)  # train is never empty
     return count - held, count - held // 2

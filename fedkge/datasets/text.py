@@ -13,7 +13,6 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -26,10 +25,10 @@ __all__ = ["read_labels", "read_triples", "write_labels", "write_triples"]
 ESCAPED = "# fedkge: escaped"
 COLUMNS = ("head", "relation", "tail")
 _SYNONYMS = {
-    **dict.fromkeys(("head", "h", "subject", "subj", "s", "source", "from"), "head"),
-    **dict.fromkeys(("relation", "r", "rel", "predicate", "pred", "p", "edge"), "relation"),
-    **dict.fromkeys(("tail", "t", "object", "obj", "o", "target", "to"), "tail"),
-    "confidential": "confidential",
+    "head": ("h", "subject", "subj", "s", "source", "from"),
+    "relation": ("r", "rel", "predicate", "pred", "p", "edge"),
+    "tail": ("t", "object", "obj", "o", "target", "to"),
+    "confidential": (),
 }
 _TRUTH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -38,23 +37,15 @@ _UNESCAPES = {escape: char for char, escape in _ESCAPES.items()}
 
 def read_triples(member: Member, columns: str | None = None, header: bool | None = None) -> LabelledTriples:
     """The triples of one file; `columns` is an order such as 'hrt' or 'htr', `header` None means 'look'."""
-    cells, width, escaped, line = _cells(member)
+    cells, width, escaped = _cells(member)
     if not cells:
         return LabelledTriples([], [], [])
-    names = _header(cells[:width]) if header is not False or escaped else None
-    if header is True and names is None and columns is None:
-        names = dict(zip(COLUMNS, range(3), strict=True))  # an unknown header: skip it, keep the usual order
-    if names is not None:
-        cells, line = cells[width:], line + 1
-    if columns is not None:
-        names = _order(columns)
-    if names is None and width != 3:
-        raise DataError(
-            f"{member.origin}, line {line}: expected 3 columns (head, relation, tail), found {width}; "
-            "remove the others, or name them in a header line such as 'head relation tail confidential'"
-        )
-    names = names or dict(zip(COLUMNS, range(3), strict=True))
-    picked = {name: cells[place::width] for name, place in names.items()}
+    named = _header(cells[:width]) if header is not False or escaped else None
+    if named is None and width != 3:
+        raise DataError(_wrong_width(member, cells[:width]))
+    places = _places(named, columns, member.origin)
+    skipped = 1 if named is not None or header is True else 0
+    picked = {name: cells[skipped * width + place :: width] for name, place in places.items()}
     if escaped:
         picked = {name: [_unescape(cell) for cell in column] for name, column in picked.items()}
     marks = picked.get("confidential")
@@ -62,7 +53,7 @@ def read_triples(member: Member, columns: str | None = None, header: bool | None
         picked["head"],
         picked["relation"],
         picked["tail"],
-        None if marks is None else _marks(marks, member.origin, line),
+        None if marks is None else _marks(marks, member, skipped),
     )
 
 
@@ -86,7 +77,7 @@ def write_triples(path: Path, triples: LabelledTriples) -> None:
 
 def read_labels(member: Member) -> list[str]:
     """A vocabulary: one label a line, in order of id."""
-    cells, width, escaped, _ = _cells(member)
+    cells, width, escaped = _cells(member)
     if width != 1 and cells:
         raise DataError(f"{member.origin}: expected one label a line, found {width} columns")
     labels = [_unescape(cell) for cell in cells] if escaped else list(cells)
@@ -100,31 +91,52 @@ def write_labels(path: Path, labels: Sequence[str]) -> None:
     _write(path, [ESCAPED, *(_escape(label) or "\\e" for label in labels)])
 
 
-def _cells(member: Member) -> tuple[list[str], int, bool, int]:
-    """All cells in reading order, the row width, whether they are escaped, and the first line's number."""
+def _cells(member: Member) -> tuple[list[str], int, bool]:
+    """All cells in reading order, the row width, and whether they are escaped."""
+    if member.suffix == ".csv":
+        return *_csv_cells(read_text(member), member.origin), False
+    lines, escaped = _lines(member)
+    if not lines:
+        return [], 0, escaped
+    width = lines[0].count("\t") + 1
+    for row, line in enumerate(lines):
+        if line.count("\t") != width - 1:
+            raise DataError(
+                f"{member.origin}, line {_line_of(member, row)}: expected {width} tab-separated columns, "
+                f"found {line.count(chr(9)) + 1}"
+            )
+    return "\t".join(lines).split("\t"), width, escaped
+
+
+def _lines(member: Member) -> tuple[list[str], bool]:
+    """The lines that are not blank, and whether they are escaped."""
+    text = read_text(member).replace("\r\n", "\n")
+    lines = [line for line in text.split("\n") if line]
+    escaped = text.startswith(ESCAPED + "\n")
+    return lines[1:] if escaped else lines, escaped
+
+
+def _line_of(member: Member, row: int) -> int:
+    """On which line a row stands; only error messages ask, so the file is simply read again."""
     text = read_text(member)
     if member.suffix == ".csv":
-        return *_csv_cells(text, member.origin), False, 1
-    escaped = text.startswith(ESCAPED + "\n")
-    first_line = 1
-    if escaped:
-        text, first_line = text[len(ESCAPED) + 1 :], 2
-    text = text.replace("\r\n", "\n")
-    lines = [line for line in text.split("\n") if line]
-    if not lines:
-        return [], 0, escaped, first_line
-    width = lines[0].count("\t") + 1
-    if any(line.count("\t") != width - 1 for line in lines):
-        _refuse_width(text, width, member.origin, first_line)
-    return "\t".join(lines).split("\t"), width, escaped, first_line
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        return [reader.line_num for cells in reader if cells][row]
+    lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
+    return [number for number, line in lines if line and (number, line) != (1, ESCAPED)][row]
 
 
-def _refuse_width(text: str, width: int, origin: str, first_line: int) -> NoReturn:
-    for number, line in enumerate(text.split("\n"), start=first_line):
-        found = line.count("\t") + 1
-        if line and found != width:
-            raise DataError(f"{origin}, line {number}: expected {width} tab-separated columns, found {found}")
-    raise AssertionError("no line has another width")
+def _wrong_width(member: Member, row: Sequence[str]) -> str:
+    where = f"{member.origin}, line {_line_of(member, 0)}"
+    found = f"expected 3 columns (head, relation, tail), found {len(row)}"
+    if len(row) == 1:
+        for mark, name in (("\t", "tabs"), (";", "semicolons"), (",", "commas"), (None, "spaces")):
+            if len(row[0].split(mark)) >= 3:
+                return f"{where}: {found}, separated by {name}; use tabs, or commas in a file named .csv"
+    return (
+        f"{where}: {found}; keep three, or name all in a header line such as "
+        "'head relation tail confidential'"
+    )
 
 
 def _csv_cells(text: str, origin: str) -> tuple[list[str], int]:
@@ -143,28 +155,44 @@ def _csv_cells(text: str, origin: str) -> tuple[list[str], int]:
     return cells, width
 
 
-def _header(row: Sequence[str]) -> dict[str, int] | None:
-    """Column places by name, if the row is a header."""
-    places = {
-        _SYNONYMS[cell.strip().lower()]: place
-        for place, cell in enumerate(row)
-        if cell.strip().lower() in _SYNONYMS
-    }
-    return places if all(name in places for name in COLUMNS) else None
+def _header(row: Sequence[str]) -> dict[str, list[int]] | None:
+    """Where each name stands, if the row is a header; a name itself counts before its synonyms."""
+    words = [cell.strip().lower() for cell in row]
+    found: dict[str, list[int]] = {}
+    for name, synonyms in _SYNONYMS.items():
+        exact = [place for place, word in enumerate(words) if word == name]
+        found[name] = exact or [place for place, word in enumerate(words) if word in synonyms]
+    return found if all(found[name] for name in COLUMNS) else None
 
 
-def _order(columns: str) -> dict[str, int]:
+def _places(named: dict[str, list[int]] | None, columns: str | None, origin: str) -> dict[str, int]:
+    """The place of each column; an order given by the user decides about head, relation and tail only."""
+    candidates = {**(named or {}), **(_order(columns or "hrt") if columns or named is None else {})}
+    for name, found in candidates.items():
+        if len(found) > 1:
+            raise DataError(f"{origin}: the header names '{name}' twice; rename all but one of these columns")
+    places = {name: found[0] for name, found in candidates.items() if found}
+    if len(set(places.values())) < len(places):
+        raise DataError(
+            f"{origin}: columns '{columns}' takes the column that the header calls 'confidential'; "
+            "leave the order out or move that column to the end"
+        )
+    return places
+
+
+def _order(columns: str) -> dict[str, list[int]]:
     initials = {"h": "head", "r": "relation", "t": "tail"}
     if sorted(columns) != ["h", "r", "t"]:
         raise SettingError(f"columns '{columns}': expected an order of the letters h, r and t, such as 'htr'")
-    return {initials[letter]: place for place, letter in enumerate(columns)}
+    return {initials[letter]: [place] for place, letter in enumerate(columns)}
 
 
-def _marks(cells: Sequence[str], origin: str, first_line: int) -> BoolArray:
+def _marks(cells: Sequence[str], member: Member, skipped: int) -> BoolArray:
     unknown = next((number for number, cell in enumerate(cells) if cell.strip().lower() not in _TRUTH), None)
     if unknown is not None:
+        line = _line_of(member, skipped + unknown)
         raise DataError(
-            f"{origin}, line {first_line + unknown}: '{cells[unknown]}' in column 'confidential'; use 0 or 1"
+            f"{member.origin}, line {line}: '{cells[unknown]}' in column 'confidential'; use 0 or 1"
         )
     return np.array([_TRUTH[cell.strip().lower()] for cell in cells], dtype=bool)
 

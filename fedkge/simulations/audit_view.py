@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -26,7 +27,7 @@ def write(audit: Audit, folder: Path) -> None:
         _plot_degrees(audit, folder / "degrees.png")
     except OSError as error:
         raise DataError(
-            f"cannot write the audit to {folder}: {error.strerror}; choose another --out"
+            f"cannot write the audit to {folder}: {error.strerror or error}; choose another --out"
         ) from error
 
 
@@ -43,7 +44,8 @@ def show(audit: Audit, console: Console, brief: bool = False) -> None:
 
 
 def _show_counts(audit: Audit, console: Console) -> None:
-    console.rule(f"[bold]{audit.name}[/] ({len(audit.clients)} clients, partition '{audit.partition}')")
+    about = f"({len(audit.clients)} clients, partition '{audit.partition}')"
+    console.rule(f"[bold]{escape(audit.name)}[/] {escape(about)}")
     console.print(
         f"{audit.entities:,} entities, {audit.relations:,} relations, {audit.triples:,} triples, "
         f"{audit.distinct:,} of them distinct"
@@ -56,30 +58,12 @@ def _show_counts(audit: Audit, console: Console) -> None:
 
 
 def _show_clients(audit: Audit, console: Console) -> None:
-    table = Table(
-        "client",
-        "entities",
-        "relations",
-        "train",
-        "valid",
-        "test",
-        "distinct",
-        "confidential",
-        "unseen",
-        box=None,
-    )
+    counts = ["entities", "relations", "train", "valid", "test", "distinct", "unseen"]
+    if any(client.confidential for client in audit.clients):
+        counts.append("confidential")
+    table = Table("client", *counts, box=None, padding=(0, 1, 0, 0))
     for number, client in enumerate(audit.clients[:_MOST_ROWS]):
-        counts = (
-            client.entities,
-            client.relations,
-            client.train,
-            client.valid,
-            client.test,
-            client.distinct,
-            client.confidential,
-            client.unseen,
-        )
-        table.add_row(str(number), *(f"{count:,}" for count in counts))
+        table.add_row(str(number), *(f"{getattr(client, count):,}" for count in counts))
     console.print(table)
     if len(audit.clients) > _MOST_ROWS:
         console.print(f"… and {len(audit.clients) - _MOST_ROWS} more clients (all are in audit.json)")
@@ -105,6 +89,7 @@ def _show_leakage(audit: Audit, console: Console) -> None:
         "in own train",
         "in any client's train",
         "answered by a twin relation",
+        "symmetric",
         box=None,
     )
     for name, leak in (("valid", audit.valid), ("test", audit.test)):
@@ -114,6 +99,7 @@ def _show_leakage(audit: Audit, console: Console) -> None:
             f"{leak.in_own_train:,} ({leak.own_share:.1%})",
             f"{leak.in_any_train:,} ({leak.any_share:.1%})",
             f"{leak.shortcut:,} ({leak.shortcut_share:.1%})",
+            f"{leak.symmetric:,} ({leak.symmetric_share:.1%})",
         )
     console.print(table)
 
@@ -141,12 +127,15 @@ def _show_verdict(audit: Audit, console: Console) -> None:
         console.print(
             f"note: {unseen:,} held-out triples have an entity or relation unseen in their client's train set"
         )
-    if not audit.problems:
-        console.print(Panel(f"sound: no leakage above 1 %\ncontent hash {audit.content_hash}", style="green"))
-        return
-    title = "DO NOT TRUST RESULTS ON THIS SPLIT: IT LEAKS" if audit.leaks else "caution"
-    style = "bold white on red" if audit.leaks else "yellow"
-    console.print(Panel("\n".join(audit.problems), title=title, style=style))
+    lines = [*audit.problems, *audit.cautions, f"content hash {audit.content_hash}"]
+    title, style = "caution", "yellow"
+    if audit.leaks:
+        title, style = "DO NOT TRUST RESULTS ON THIS SPLIT: IT LEAKS", "bold white on red"
+    elif not audit.judged:
+        lines.insert(0, "leakage cannot be judged: no triple is held out")
+    elif not audit.problems:
+        title, style = "sound: no leakage above 1 %", "yellow" if audit.cautions else "green"
+    console.print(Panel("\n".join(lines), title=title, style=style))
 
 
 def _plot_degrees(audit: Audit, path: Path) -> None:
@@ -161,5 +150,6 @@ def _plot_degrees(audit: Audit, path: Path) -> None:
         width=[0.8 * low for low, _ in shown],
         align="edge",
     )
-    axes.set(xscale="log", yscale="log", xlabel="degree", ylabel="entities", title=f"Degrees in {audit.name}")
+    axes.set(xscale="log", yscale="log", xlabel="degree", ylabel="entities")
+    axes.set_title(f"Degrees in {audit.name}", parse_math=False)
     figure.savefig(path, dpi=120)

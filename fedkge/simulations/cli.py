@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import click
@@ -16,6 +17,8 @@ from fedkge.errors import FedkgeError, InputError
 from fedkge.simulations import data_commands, list_command, run_commands
 
 __all__ = ["app", "main"]
+
+_STOPPED = 130
 
 app = typer.Typer(
     name="fedkge",
@@ -54,6 +57,9 @@ def _root(
 
 def main() -> None:
     """Run the command line: exit code 0 when done, 2 for bad input, 1 for anything else."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows '?'
     try:
         code = app(standalone_mode=False)
     except InputError as error:
@@ -67,16 +73,17 @@ def main() -> None:
         where = error.ctx.command_path if error.ctx else "fedkge"
         _fail(f"{error.format_message()} See '{where} --help'.", code=2)
     except (KeyboardInterrupt, click.Abort):
-        print("fedkge: stopped; what was already written is complete and readable", file=sys.stderr)
-        sys.exit(130)
+        code = _STOPPED
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    if code == _STOPPED:  # typer returns it in place of KeyboardInterrupt
+        print("fedkge: stopped; what was already written is complete and readable", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"fedkge: {message}", file=sys.stderr)
+    print(f"fedkge: {' '.join(message.splitlines())}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fedkge.datasets import (
@@ -25,6 +25,8 @@ from fedkge.datasets import (
     write_pickle,
     write_split,
 )
+from fedkge.datasets.pickles import companions
+from fedkge.datasets.store import is_replaceable
 from fedkge.errors import SettingError
 from fedkge.simulations import audit_view
 
@@ -71,7 +73,7 @@ def info(source: Source, columns: Columns = None, header: Header = None, as_json
     """What a dataset contains."""
     loaded = _load(source, columns, header)
     split = loaded if isinstance(loaded, Split) else Split.single(loaded)
-    known = DATASETS.get(split.name)
+    known = None if Path(source).exists() else DATASETS.get(split.name)
     facts = {
         "name": split.name,
         "clients": split.num_clients if isinstance(loaded, Split) else None,
@@ -117,8 +119,10 @@ def audit_dataset(
 def split_dataset(
     source: Source,
     out: Annotated[Path, typer.Option(help="A folder to write, or a file ending in .pkl (the FedE format).")],
-    clients: Annotated[int, typer.Option(help="How many clients.")] = 5,
-    partition_: Annotated[str, typer.Option("--partition", help="See 'fedkge list partitions'.")] = "random",
+    clients: Annotated[int | None, typer.Option(min=1, help="How many clients (default: 5).")] = None,
+    partition_: Annotated[
+        str | None, typer.Option("--partition", help="See 'fedkge list partitions' (default: random).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     confidential: Annotated[
         str | None,
@@ -130,14 +134,11 @@ def split_dataset(
     quiet: Quiet = False,
 ) -> None:
     """Divide a dataset among clients and write each client's part."""
-    if out.suffix == ".pkl" and confidential:
-        raise SettingError("a FedE .pkl cannot carry confidential marks; write a folder instead")
-    _make_room(out, force)
+    _check_room(out, source, force)
     loaded = _load(source, columns, header)
     with Console(stderr=True).status("dividing"):
         made = _divide(loaded, clients, partition_, seed, confidential)
     with Console(stderr=True).status("writing"):
-        out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".pkl":
             write_pickle(out, made)
         else:
@@ -146,13 +147,13 @@ def split_dataset(
 
 
 def _divide(
-    loaded: KnowledgeGraph | Split, clients: int, spec: str, seed: int, confidential: str | None
+    loaded: KnowledgeGraph | Split, clients: int | None, spec: str | None, seed: int, confidential: str | None
 ) -> Split:
     if isinstance(loaded, Split):
-        made = partition(loaded, spec if spec != "random" else "given", clients=0)
-        return mark_split(made, confidential, seed) if confidential else made
-    marked = mark(loaded, confidential, seed) if confidential else loaded
-    return partition(marked, spec, clients, seed)
+        made = partition(loaded, spec or "given", clients or 0)
+        return made if confidential is None else mark_split(made, confidential, seed)
+    marked = loaded if confidential is None else mark(loaded, confidential, seed)
+    return partition(marked, spec or "random", clients or 5, seed)
 
 
 def _said(split: Split, out: Path) -> str:
@@ -167,21 +168,28 @@ def _said(split: Split, out: Path) -> str:
     return "\n".join([*lines, f"content hash {split.content_hash}", f"written to {out}"])
 
 
-def _make_room(out: Path, force: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not force:
-        raise SettingError(f"{out} exists already; choose another --out, or --force to replace it")
-    if out.is_dir() and not (out / "split.json").is_file():
+def _check_room(out: Path, source: str, force: bool) -> None:
+    """Refuse early what may not be replaced; replacing itself comes last, when all else has worked."""
+    is_pickle = out.suffix == ".pkl"
+    try:
+        taken = [path for path in (out, *(companions(out) if is_pickle else ())) if _is_taken(path)]
+        is_source = any(path.resolve() == Path(source).resolve() for path in taken)
+    except OSError as error:
+        raise SettingError(f"cannot write {out}: {error.strerror}; choose another --out") from error
+    if is_source:
+        raise SettingError(f"{out} would replace the source itself; choose another --out")
+    if taken and not force:
+        raise SettingError(f"{taken[0]} exists already; choose another --out, or --force to replace it")
+    if not all(path.is_file() if is_pickle else path.is_dir() and is_replaceable(path) for path in taken):
         raise SettingError(
             f"{out} was not written by 'fedkge data split'; remove it yourself if that is meant"
         )
-    if out.is_dir():
-        shutil.rmtree(out)
-    else:
-        out.unlink()
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 
 
 def _load(source: str, columns: str | None, header: bool | None) -> KnowledgeGraph | Split:
-    with Console(stderr=True).status(f"loading {source}"):
+    with Console(stderr=True).status(f"loading {escape(source)}"):
         return load(source, columns, header)

@@ -24,7 +24,7 @@ def graph(
     )
 
 
-@given(st.lists(st.tuples(part, part, part), min_size=1, max_size=3))
+@given(st.lists(st.tuples(st.lists(triple, min_size=1, max_size=12), part, part), min_size=1, max_size=3))
 def test_counts_agree_with_python_sets(clients: list[tuple[list[tuple[int, ...]], ...]]) -> None:
     found = audit(Split.of("s", [graph(str(n), *parts) for n, parts in enumerate(clients)], "none"))
     every = [row for parts in clients for rows in parts for row in rows]
@@ -93,7 +93,7 @@ def test_the_published_splits_are_found_out(clients: int, published: dict[int, S
     assert found.test.any_share == pytest.approx(anyone[clients], abs=0.001)
 
 
-CLEAN = {  # entities per client of a clean random split, five standard deviations wide
+CLEAN = {  # entities per client of a clean random split, with room for the draw
     "DDB14": {5: (5925, 150), 20: (2579, 150)},
     "WN18RR": {5: (21_299, 330), 20: (7_498, 200)},
     "FB15k-237": {5: (13_372, 100), 20: (9_699, 220)},
@@ -109,3 +109,26 @@ def test_our_own_splits_do_not_leak_and_match_a_clean_table_5(name: str, data_fo
         assert (found.test.in_any_train, found.valid.in_any_train, split.unseen) == (0, 0, 0)
         assert found.distinct == found.triples == graph.num_triples
         assert found.spread("entities")[0] == pytest.approx(entities, abs=width)
+
+
+def test_copies_within_a_client_are_found_even_when_clients_share(umls: KnowledgeGraph) -> None:
+    thrice = {"train": np.concatenate([umls.train] * 3), "test": umls.test}
+    graph = KnowledgeGraph.from_ids("g", umls.entity_labels, umls.relation_labels, thrice)
+    problems = audit(Split.of("s", [graph, graph], "none")).problems
+    assert any("duplicates" in problem for problem in problems)
+    whole = Split.of("s", [umls, umls], "none")
+    assert not any("duplicates" in problem for problem in audit(whole).problems)
+
+
+def test_without_held_out_triples_nothing_is_judged(umls: KnowledgeGraph) -> None:
+    bare = KnowledgeGraph.from_ids("g", umls.entity_labels, umls.relation_labels, {"train": umls.train})
+    assert not audit(Split.single(bare)).judged
+    assert audit(Split.single(umls)).judged
+
+
+@pytest.mark.parametrize(("name", "share"), [("WN18RR", 0.347), ("Kinships", 0.236), ("UMLS", 0.147)])
+def test_symmetric_relations_are_a_caution(name: str, share: float, data_folder: Path) -> None:
+    found = audit(Split.single(load_graph(name)))
+    assert found.test.symmetric_share == pytest.approx(share, abs=0.001)
+    assert any("symmetric" in caution for caution in found.cautions)
+    assert not found.leaks

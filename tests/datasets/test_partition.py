@@ -15,6 +15,7 @@ from fedkge.datasets import (
     Split,
     load_graph,
     mark,
+    mark_split,
     partition,
     write_pickle,
 )
@@ -205,3 +206,39 @@ def test_synthetic_is_what_was_asked_for() -> None:
         (row, column), _ = steps.most_common(1)[0]
         near = sum(n for (r, c), n in steps.items() if abs(r - row) <= 1 and abs(c - column) <= 1)
         assert near > 0.9 * len(head)
+
+
+def test_predicates_of_a_split_may_be_absent_from_a_client(umls: KnowledgeGraph) -> None:
+    split = partition(umls, "relation", clients=5)
+    marked = mark_split(split, "predicates:isa")
+    held = [sum(int(graph.marks(name).sum()) for name in SPLITS) for graph in marked.clients]
+    assert sorted(held)[:4] == [0, 0, 0, 0]
+    assert max(held) == sum(label == "isa" for label in labelled_relations(umls))
+
+
+def test_clients_of_neighbouring_seeds_draw_apart(umls: KnowledgeGraph) -> None:
+    twins = Split.of("s", [umls, umls], "none")
+    first, second = (mark_split(twins, "0.5", seed=seed).clients for seed in (0, 1))
+    assert not np.array_equal(first[1].marks("train"), second[0].marks("train"))
+
+
+def test_predicate_files_may_begin_with_a_byte_order_mark(tmp_path: Path, umls: KnowledgeGraph) -> None:
+    (tmp_path / "p.txt").write_bytes(b"\xef\xbb\xbfisa\r\nlocation_of\r\n")
+    marked = mark(umls, f"predicates:@{tmp_path / 'p.txt'}")
+    expected = mark(umls, "predicates:isa|location_of")
+    assert marked.marks("train").tolist() == expected.marks("train").tolist()
+
+
+def test_duplicates_that_would_be_held_out_are_announced(
+    umls: KnowledgeGraph, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition(umls, "fedr", clients=2)
+    assert not caplog.text
+    twice = {"train": np.concatenate([umls.train, umls.train])}
+    partition(KnowledgeGraph.from_ids("g", umls.entity_labels, umls.relation_labels, twice), "fedr", 2)
+    assert "5216 triples repeat another" in caplog.text
+
+
+def test_as_many_clusters_as_relations_is_one_relation_each(umls: KnowledgeGraph) -> None:
+    split = partition(umls, "cluster", clients=umls.num_relations)
+    assert [graph.num_relations for graph in split.clients] == [1] * umls.num_relations

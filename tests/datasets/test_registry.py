@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkge.datasets import DATASETS, EMBEDDED, SPLITS, KnowledgeGraph, load
+from fedkge.datasets import DATASETS, EMBEDDED, SPLITS, KnowledgeGraph, load, load_graph
 from fedkge.datasets.download import locate
 from fedkge.datasets.registry import RemoteFile
 from fedkge.errors import DownloadError
@@ -110,3 +111,18 @@ def test_the_data_folder_comes_first_and_is_verified_too(
 def test_what_cannot_be_reached_names_the_way_out(remote: str) -> None:
     with pytest.raises(DownloadError, match="FEDKGE_DATA"):
         locate(remote_file(f"{remote}/nothing-here.tsv"))
+
+
+def test_a_named_dataset_is_its_verified_files_and_no_others(
+    tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data" / "DDB14").mkdir(parents=True)
+    shutil.copy(data_folder / "DDB14" / "train.txt", tmp_path / "data" / "DDB14")
+    (tmp_path / "cache" / "DDB14").mkdir(parents=True)
+    for split in ("valid", "test"):
+        shutil.copy(data_folder / "DDB14" / f"{split}.txt", tmp_path / "cache" / "DDB14")
+    (tmp_path / "data" / "DDB14" / "train2id.txt").write_text("not part of it")
+    monkeypatch.setenv("FEDKGE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("fedkge.datasets.download.cache_folder", lambda: tmp_path / "cache")
+    graph = load_graph("DDB14")
+    assert (len(graph.train), len(graph.valid), len(graph.test)) == (36_561, 4_000, 4_000)
