@@ -3,11 +3,11 @@
 FedkgeError
 ├── FederationError            a run cannot go on: too few clients left, a worker that keeps dying
 ├── MessageError               bytes that are not a message of ours
-├── StorageError               the disk is full or read-only; what was written before stays valid
 └── InputError                 the user can mend it: one line on stderr, exit code 2
     ├── DataError              a file, an archive or a split is not what it should be
     ├── DownloadError          a named dataset could not be fetched or does not match its checksum
     ├── SettingError           an option has a value outside its range
+    ├── StorageError           the disk is full or closed; what was written before stays valid
     ├── TrainingError          training cannot go on as it was set up
     └── UnknownNameError       a name that no registry has, with the nearest known one
 """
@@ -45,10 +45,6 @@ class MessageError(FedkgeError):
     """Bytes that are not a message, or a message that cannot be."""
 
 
-class StorageError(FedkgeError):
-    """Something could not be written."""
-
-
 class InputError(FedkgeError):
     """Something the user gave cannot be used as it is."""
 
@@ -63,6 +59,10 @@ class DownloadError(InputError):
 
 class SettingError(InputError):
     """An option has a value outside its range."""
+
+
+class StorageError(InputError):
+    """Something could not be written."""
 
 
 class TrainingError(InputError):

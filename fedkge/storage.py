@@ -1,37 +1,61 @@
-"""Files that are whole or absent, and errors that say which folder is full or closed."""
+"""Files and folders that are whole, old or absent, and errors that say which place is full or closed."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedkge.errors import StorageError
 
-__all__ = ["storage_errors", "write_atomically"]
+__all__ = ["staged", "storage_errors"]
 
 
 @contextmanager
-def storage_errors(folder: Path) -> Iterator[None]:
+def storage_errors(place: Path) -> Iterator[None]:
     """Turn what the operating system says about a disk into one clear line."""
     try:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot write below {folder}: {error.strerror or error}; free space or choose another folder "
+            f"cannot write {place}: {error.strerror or error}; free space or choose another folder "
             "(what was written before stays valid)"
         ) from error
 
 
-def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the target, then move it there: a crash leaves the old file or the new one, never half."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    partial = Path(name)
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """A path to write to; it takes the target's place at the end, or vanishes when anything goes wrong."""
+    with storage_errors(target):
+        real = target.resolve()  # behind a link, the link stays and its target is replaced
+        real.parent.mkdir(parents=True, exist_ok=True)
+        partial = real.with_name(f".{real.name}.{os.getpid()}.partial")
+        try:
+            yield partial
+            _swap(partial, real)
+        finally:
+            _remove(partial)
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put the new one in place; the old one goes last."""
+    if not (new.is_dir() and target.is_dir()):
+        new.replace(target)
+        return
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    target.rename(old)
     try:
-        write(partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+        new.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

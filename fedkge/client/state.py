@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.errors import DataError
-from fedkge.storage import storage_errors, write_atomically
+from fedkge.storage import staged, storage_errors
 
 __all__ = ["ClientState", "StateFiles"]
 
@@ -42,8 +42,8 @@ class StateFiles:
     def save(self, state: ClientState) -> None:
         metadata = {"round": str(state.round), "facts": json.dumps(state.facts)}
         arrays = {**state.tables, **{f"{_OPTIMIZER}{key}": array for key, array in state.optimizer.items()}}
-        with storage_errors(self.folder):
-            write_atomically(self._path(state.round), lambda path: save_file(arrays, path, metadata))
+        with staged(self._path(state.round)) as path:
+            save_file(arrays, path, metadata)
 
     def load(self, round: int) -> ClientState:
         path = self._path(round)
@@ -63,8 +63,8 @@ class StateFiles:
 
     def save_rows(self, rows: Mapping[str, Ids]) -> None:
         """Which shared rows its labels have; the same for the whole run."""
-        with storage_errors(self.folder):
-            write_atomically(self.folder / "rows.safetensors", lambda path: save_file(dict(rows), path))
+        with staged(self.folder / "rows.safetensors") as path:
+            save_file(dict(rows), path)
 
     def load_rows(self) -> dict[str, Ids]:
         path = self.folder / "rows.safetensors"

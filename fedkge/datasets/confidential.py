@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fedkge.datasets.container import members, read_text
-from fedkge.datasets.generator import generator
 from fedkge.datasets.graph import SPLITS, BoolArray, KnowledgeGraph
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError, SettingError, UnknownNameError
+from fedkge.seeding import draw
 
 __all__ = ["mark", "mark_split"]
 
@@ -38,8 +38,7 @@ def mark_split(split: Split, rule: str, seed: int = 0) -> Split:
     chosen: float | frozenset[str]
     chosen = _predicates(value, split.relation_labels) if kind == "predicates" else _share(value, rule)
     graphs = tuple(
-        _marked(graph, kind, chosen, generator(seed, number, _DRAW))
-        for number, graph in enumerate(split.clients)
+        _marked(graph, kind, chosen, draw(seed, number, _DRAW)) for number, graph in enumerate(split.clients)
     )
     return replace(split, clients=graphs)
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.fedr import PUBLISHED_SEED, corrupting_shuffle, frequency_rule
-from fedkge.datasets.generator import generator
 from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
 from fedkge.datasets.keys import distinct, triple_keys
 from fedkge.datasets.spec import build
 from fedkge.datasets.split import Split, by_appearance
 from fedkge.errors import DataError, SettingError
+from fedkge.seeding import draw
 
 __all__ = ["PARTITIONERS", "Partitioner", "partition"]
 
@@ -80,7 +80,7 @@ class Assigner(Partitioner):
         """For each client, its rows of `graph.triples`."""
 
     def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:
-        rng = generator(seed, clients)
+        rng = draw(seed, clients)
         assignment = self.assign(graph, clients, rng)
         pools = self.pools or len(graph.valid) + len(graph.test) == 0
         if pools:

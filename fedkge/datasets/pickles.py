@@ -20,9 +20,9 @@ from fedkge.datasets.about import confirm, write_about
 from fedkge.datasets.container import Member
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
-from fedkge.datasets.staging import staged
 from fedkge.datasets.text import read_labels, write_labels
 from fedkge.errors import DataError
+from fedkge.storage import staged
 
 __all__ = ["COMPANIONS", "companions", "read_pickle", "write_pickle"]
 

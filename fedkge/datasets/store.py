@@ -7,9 +7,9 @@ from pathlib import Path
 from fedkge.datasets.about import write_about
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
-from fedkge.datasets.staging import staged
 from fedkge.datasets.text import write_labels, write_triples
 from fedkge.errors import DataError
+from fedkge.storage import staged, storage_errors
 
 __all__ = ["is_replaceable", "write_graph", "write_split"]
 
@@ -42,9 +42,7 @@ def write_split(folder: Path, split: Split) -> None:
 
 def is_replaceable(folder: Path) -> bool:
     """Whether nothing but a split that `write_split` wrote would be lost."""
-    try:
+    with storage_errors(folder):
         names = [entry.name for entry in folder.iterdir()] if folder.exists() else []
-    except OSError as error:
-        raise DataError(f"cannot write {folder}: {error.strerror}; choose another folder") from error
     written = "split.json" in names or not names
     return written and all(name in _OURS or name.startswith("client-") for name in names)

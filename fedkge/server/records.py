@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedkge.datasets.text import write_labels
 from fedkge.errors import DataError
-from fedkge.storage import storage_errors, write_atomically
+from fedkge.storage import staged, storage_errors
 
 __all__ = ["Records"]
 
@@ -48,10 +48,10 @@ class Records:
         lengths = {name: self._path(name).stat().st_size for name in _FILES}
         with storage_errors(self.folder):
             tables = f"tables-{facts['round']}.safetensors"
-            write_atomically(self.folder / "checkpoint" / tables, lambda path: save_file(dict(arrays), path))
-            text = json.dumps({**facts, "tables": tables, "lengths": lengths})
-            target = self.folder / "checkpoint" / "server.json"
-            write_atomically(target, lambda path: path.write_text(text, encoding="utf-8"))
+            with staged(self.folder / "checkpoint" / tables) as path:
+                save_file(dict(arrays), path)
+            with staged(self.folder / "checkpoint" / "server.json") as path:
+                path.write_text(json.dumps({**facts, "tables": tables, "lengths": lengths}), encoding="utf-8")
             for old in (self.folder / "checkpoint").glob("tables-*.safetensors"):
                 if old.name != tables:
                     old.unlink()
@@ -78,9 +78,8 @@ class Records:
             self._write(self._path(name), [columns])
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        text = json.dumps(content, indent=2) + "\n"
-        with storage_errors(self.folder):
-            write_atomically(self.folder / name, lambda path: path.write_text(text, encoding="utf-8"))
+        with staged(self.folder / name) as path:
+            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     def write_tables(
         self, name: str, arrays: Mapping[str, NDArray[np.float32]], labels: Mapping[str, Sequence[str]]
@@ -89,7 +88,8 @@ class Records:
         folder = self.folder / "embeddings"
         with storage_errors(self.folder):
             folder.mkdir(exist_ok=True)
-            write_atomically(folder / f"{name}.safetensors", lambda path: save_file(dict(arrays), path))
+            with staged(folder / f"{name}.safetensors") as path:
+                save_file(dict(arrays), path)
             for table, own in labels.items():
                 write_labels(folder / f"{name}-{table}.tsv", own)
 

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from fedkge.datasets import Audit
-from fedkge.errors import DataError
+from fedkge.storage import storage_errors
 
 __all__ = ["show", "write"]
 
@@ -21,14 +21,10 @@ _BAR = 40
 
 def write(audit: Audit, folder: Path) -> None:
     """`audit.json` and `degrees.png`."""
-    try:
+    with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "audit.json").write_text(json.dumps(audit.to_dict(), indent=2) + "\n", encoding="utf-8")
         _plot_degrees(audit, folder / "degrees.png")
-    except OSError as error:
-        raise DataError(
-            f"cannot write the audit to {folder}: {error.strerror or error}; choose another --out"
-        ) from error
 
 
 def show(audit: Audit, console: Console, brief: bool = False) -> None:

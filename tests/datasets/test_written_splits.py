@@ -22,7 +22,7 @@ from fedkge.datasets import (
     write_pickle,
     write_split,
 )
-from fedkge.errors import DataError
+from fedkge.errors import DataError, StorageError
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_failed_rewrite_leaves_the_old_split(
     monkeypatch.setattr(pickle, "dump", full)
     other = Split.of("s", three.clients[::-1], "none")
     for write, name in ((write_split, "s"), (write_pickle, "s.pkl")):
-        with pytest.raises(DataError, match="No space left"):
+        with pytest.raises(StorageError, match="No space left"):
             write(tmp_path / name, other)
         assert loaded(tmp_path / name).content_hash == three.content_hash
     assert sorted(tmp_path.rglob("*")) == before
@@ -194,5 +194,5 @@ def test_an_old_protocol_with_empty_arrays_is_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
 def test_a_closed_folder_is_named(three: Split, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot write"):
         write_split(tmp_path / "closed" / "s", three)

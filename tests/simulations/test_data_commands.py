@@ -98,7 +98,7 @@ def test_an_audit_that_cannot_be_written_says_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = fedkge("data", "audit", "UMLS", "--out", tmp_path / "file" / "x")
     assert done.returncode == 2
-    assert "choose another --out" in done.stderr
+    assert "choose another folder" in done.stderr
 
 
 TSV = "".join(f"a{number}\tr\tb{number % 7}\n" for number in range(60))
