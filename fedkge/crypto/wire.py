@@ -43,17 +43,15 @@ class Kind(IntEnum):
     GROUP_SEAL = 32  # K0 u→S
     GROUP_DELIVERY = 33  # K0 S→u
     GROUP_STATE = 34
-    UNION_OPEN = 40
+    UNION_OPEN = 40  # from here on, the server's request and the client's reply share a kind
     UNION_KEYS = 41
-    UNION_SHARES = 42
-    UNION_TABLE = 43
-    UNION_SURVIVORS = 44
-    UNION_REVEAL = 45
-    UNION_IDS = 46
-    UNION_LISTING = 47
-    UNION_STATE = 48
-    OPRF_QUERY = 56
-    OPRF_ANSWER = 57
+    UNION_TABLE = 42
+    UNION_REVEAL = 43
+    UNION_IDS = 44
+    UNION_LISTING = 45
+    UNION_STATE = 46
+    OPRF_POINTS = 56
+    OPRF_STATE = 57
 
 
 class Writer:
@@ -149,7 +147,7 @@ class Reader:
             )
         return tuple(found)
 
-    def array(self, dtype: str, length: int | None = None) -> NDArray[Any]:
+    def array(self, dtype: str | np.dtype[Any], length: int | None = None) -> NDArray[Any]:
         """A read-only view of a vector; `length` is how many words it must have."""
         count = self.number(8)
         if length is not None and count != length:
