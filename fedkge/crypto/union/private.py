@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.group_key import GroupKeyServer
@@ -27,7 +30,7 @@ __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
 
 CONFIRMATION_SIZE = 16
 DEFAULT_EXPECTED = 8192
-MAX_ATTEMPTS = 16
+MAX_EXPECTED = 1 << 21  # a table of 68 MB per client
 
 
 def write_opening(session: bytes, attempt: int, shape: TableShape) -> bytes:
@@ -51,6 +54,7 @@ class PrivateUnionServer(UnionServer):
         session: UnionSession,
         *,
         expected: int = DEFAULT_EXPECTED,
+        max_expected: int = MAX_EXPECTED,
         listing: PseudonymListing | None = None,
         agree_on_key: bool | None = None,
         attempt: int = 0,
@@ -62,7 +66,7 @@ class PrivateUnionServer(UnionServer):
         self._group = GroupKeyServer(session.roster, session.run)
         self._needs_key = session.generation == 0 if agree_on_key is None else agree_on_key
         self._entropy = _entropy
-        self._attempt, self._last_attempt = attempt, attempt + MAX_ATTEMPTS - 1
+        self._attempt, self._max_expected = attempt, max_expected
         self._open()
 
     def _open(self) -> None:
@@ -135,9 +139,10 @@ class PrivateUnionServer(UnionServer):
         self._finish()
 
     def _enlarge(self) -> None:
-        if self._attempt == self._last_attempt:
+        if 2 * self._expected > self._max_expected:
             raise TamperError(
-                f"no table up to {self._shape.num_cells} cells peels: a client's table is false"
+                f"no table for up to {self._expected} items peels: a client's table is false, or the union is "
+                "larger than that; then raise max_expected"
             )
         self._attempt, self._expected, self._needs_key = self._attempt + 1, 2 * self._expected, False
         self._open()
@@ -205,9 +210,11 @@ class PrivateUnionClient(KeyedUnionClient):
         delivery, shares = self._two(request, Kind.UNION_TABLE)
         self._take_key(delivery)
         _, shape = read_opening(self._opening, self.session.id)
-        table = fill_table(shape, self.pseudonyms(), _entropy=self._entropy)
-        masked = self._running().mask(shares, table)
+        masked = self._running().mask(shares, self._table(shape))
         return write_parts(Kind.UNION_TABLE, self.session.id, self.index, self._confirmation(), masked)
+
+    def _table(self, shape: TableShape) -> NDArray[np.uint64]:
+        return fill_table(shape, self.pseudonyms(), _entropy=self._entropy)
 
     def _confirmation(self) -> bytes:
         purpose = b"fedkge confirmation" + self.session.id
