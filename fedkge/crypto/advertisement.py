@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedkge.crypto.keys import KEY_SIZE, SIGNATURE_SIZE, EphemeralKey, Identity
+from fedkge.crypto.keys import KEY_SIZE, SIGNATURE_SIZE, EphemeralKey, Identity, refuse_low_order
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import TamperError
@@ -33,9 +33,8 @@ def read_advertisement(
     found = _read_entry(reader, num_keys)
     reader.finish()
     _verify(session, index, found, roster)
-    probe = EphemeralKey(bytes(KEY_SIZE))
     for key in found[0]:
-        probe.agree(key, b"fedkge probe", f"client {index}")
+        refuse_low_order(key, f"client {index}")
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.crypto.compiled import compiled
 from fedkge.errors import RefusedError, SettingError
 
 __all__ = ["Encoded", "FixedPoint"]
@@ -66,15 +67,28 @@ class FixedPoint:
 
     def encode(self, values: NDArray[Any]) -> Encoded:
         """Values of any shape, flattened; NaN and infinities are refused, since no clip can mend them."""
-        flat = np.ravel(values)
-        bad = len(flat) - int(np.count_nonzero(np.isfinite(flat)))
-        if bad:
-            raise RefusedError(f"{bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
-        num_clipped = int(np.count_nonzero(np.abs(flat) > self.clip))
-        scaled = np.clip(flat, -self.clip, self.clip, dtype=np.float64)
-        scaled *= 2.0**self.fraction_bits
-        return Encoded(np.rint(scaled, out=scaled).astype(np.int32).view(np.uint32), num_clipped)
+        flat = np.ascontiguousarray(values).ravel()
+        words = np.empty(len(flat), dtype=np.int32)
+        num_clipped, num_bad = _encode(flat, self.clip, 2.0**self.fraction_bits, words)
+        if num_bad:
+            raise RefusedError(f"{num_bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
+        return Encoded(words.view(np.uint32), num_clipped)
 
     def decode(self, words: NDArray[np.uint32]) -> NDArray[np.float64]:
         """The sum as real numbers, exactly."""
-        return words.view(np.int32).astype(np.float64) * 2.0**-self.fraction_bits
+        values = words.view(np.int32).astype(np.float64)
+        values *= 2.0**-self.fraction_bits
+        return values
+
+
+@compiled
+def _encode(values: Any, clip: float, scale: float, words: Any) -> tuple[int, int]:
+    """One pass: clip, scale, round half to even; how many were clipped, and how many are no numbers."""
+    clipped = bad = 0
+    for i in range(len(values)):
+        value = np.float64(values[i])
+        size = abs(value)
+        clipped += int(size > clip)
+        bad += int(not size < np.inf)
+        words[i] = np.int32(np.rint(min(max(value, -clip), clip) * scale))
+    return clipped, bad

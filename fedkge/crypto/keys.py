@@ -11,10 +11,38 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.errors import TamperError
 
-__all__ = ["KEY_SIZE", "SIGNATURE_SIZE", "EphemeralKey", "Identity", "derive_key", "verify_signature"]
+__all__ = [
+    "KEY_SIZE",
+    "SIGNATURE_SIZE",
+    "EphemeralKey",
+    "Identity",
+    "derive_key",
+    "refuse_low_order",
+    "verify_signature",
+]
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
+
+# u-coordinates of the points of order 1, 2, 4 and 8, reduced or not, without the top bit that X25519 ignores
+LOW_ORDER_POINTS = frozenset(
+    value.to_bytes(KEY_SIZE, "little")
+    for value in (
+        0,
+        1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+        (1 << 255) - 20,
+        (1 << 255) - 19,
+        (1 << 255) - 18,
+    )
+)
+
+
+def refuse_low_order(public: bytes, whose: str) -> None:
+    """Raise for a public key with which every secret is the same; cheaper than trying it (RFC 7748 §6.1)."""
+    if public[:-1] + bytes([public[-1] & 0x7F]) in LOW_ORDER_POINTS:
+        raise TamperError(f"the public key of {whose} is of low order: no secret can come of it")
 
 
 def derive_key(secret: bytes, info: bytes) -> bytes:

@@ -7,7 +7,9 @@ Integers are little-endian. The body starts at byte 40, so vectors in it stay al
 
 from __future__ import annotations
 
+import io
 import struct
+from collections.abc import Iterable
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -58,14 +60,15 @@ class Writer:
     """Appends fields to one message."""
 
     def __init__(self, kind: Kind, session: bytes, sender: int) -> None:
-        self._parts: list[bytes | memoryview] = [HEADER.pack(MAGIC, VERSION, kind, sender, session)]
+        self._message = io.BytesIO()
+        self._message.write(HEADER.pack(MAGIC, VERSION, kind, sender, session))
 
     def number(self, value: int, width: int) -> Writer:
-        self._parts.append(value.to_bytes(width, "little"))
+        self._message.write(value.to_bytes(width, "little"))
         return self
 
     def raw(self, value: bytes) -> Writer:
-        self._parts.append(value)
+        self._message.write(value)
         return self
 
     def blob(self, value: bytes) -> Writer:
@@ -79,13 +82,27 @@ class Writer:
         return self
 
     def array(self, values: NDArray[Any]) -> Writer:
-        """A vector after its length, without a copy until the message is joined."""
-        self.number(len(values), 8)
-        self._parts.append(np.ascontiguousarray(values).view(np.uint8).data if len(values) else b"")
+        """A vector after its length."""
+        return self.chunks(len(values), values.nbytes, [np.ascontiguousarray(values)])
+
+    def chunks(self, length: int, size: int, pieces: Iterable[NDArray[Any]]) -> Writer:
+        """A vector of `size` bytes that is made piece by piece, each written before the next is made."""
+        self.number(length, 8)
+        self._reserve(size)
+        for piece in pieces:
+            self._message.write(piece.view(np.uint8).data if len(piece) else b"")
         return self
 
+    def _reserve(self, size: int) -> None:
+        """Grow once: growing with every piece costs as much time as the masks."""
+        if size:
+            start = self._message.tell()
+            self._message.seek(start + size - 1)
+            self._message.write(b"\0")
+            self._message.seek(start)
+
     def finish(self) -> bytes:
-        return b"".join(self._parts)
+        return self._message.getvalue()
 
 
 class Reader:

@@ -141,8 +141,8 @@ class PrivateUnionServer(UnionServer):
     def _enlarge(self) -> None:
         if 2 * self._expected > self._max_expected:
             raise TamperError(
-                f"no table for up to {self._expected} items peels: a client's table is false, or the union is "
-                "larger than that; then raise max_expected"
+                f"no table for up to {self._expected} items peels: a client's table is false, or the union "
+                "is larger than that; then raise max_expected"
             )
         self._attempt, self._expected, self._needs_key = self._attempt + 1, 2 * self._expected, False
         self._open()
