@@ -226,3 +226,11 @@ def test_the_same_entropy_gives_the_same_bytes() -> None:
         run.run()
     assert runs[0].transcript == runs[1].transcript
     assert stream(1)(8) != stream(2)(8)
+
+
+def test_messages_have_the_sizes_that_the_documentation_states() -> None:
+    n, length = 5, 9
+    round_ = Round(make_session(n, length, signed=True), random_vectors(n, length, WORD32))
+    round_.run()
+    sizes = [len(message) for message in round_.transcript[::n]]
+    assert sizes == [168, 74 + 94 * (n - 1), 48 + 4 * length, 104, 42 + 33 * n]
