@@ -65,20 +65,23 @@ class FixedPoint:
         """How far a mean over holders may lie from the mean of the values before encoding."""
         return 2.0 ** -(self.fraction_bits + 1)
 
-    def encode(self, values: NDArray[Any]) -> Encoded:
-        """Values of any shape, flattened; NaN and infinities are refused, since no clip can mend them."""
+    def encode(self, values: NDArray[Any], *, out: NDArray[np.uint32] | None = None) -> Encoded:
+        """Values of any shape, flattened; NaN and infinities are refused, since no clip can mend them.
+
+        `out` holds the words if given: memory that is used every round need not be fetched anew.
+        """
         flat = np.ascontiguousarray(values).ravel()
-        words = np.empty(len(flat), dtype=np.int32)
-        num_clipped, num_bad = _encode(flat, self.clip, 2.0**self.fraction_bits, words)
+        words = np.empty(len(flat), dtype=np.uint32) if out is None else out
+        if words.shape != flat.shape:
+            raise SettingError(f"{len(flat)} values do not fit into {len(words)} words")
+        num_clipped, num_bad = _encode(flat, self.clip, 2.0**self.fraction_bits, words.view(np.int32))
         if num_bad:
             raise RefusedError(f"{num_bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
-        return Encoded(words.view(np.uint32), num_clipped)
+        return Encoded(words, num_clipped)
 
     def decode(self, words: NDArray[np.uint32]) -> NDArray[np.float64]:
         """The sum as real numbers, exactly."""
-        values = words.view(np.int32).astype(np.float64)
-        values *= 2.0**-self.fraction_bits
-        return values
+        return np.multiply(words.view(np.int32), 2.0**-self.fraction_bits, dtype=np.float64)
 
 
 @compiled

@@ -8,7 +8,7 @@ use times both. Each key is used for one stream and never again, so the fixed co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedkge.crypto.rings import FUSED, Ring
 from fedkge.errors import SettingError
 
-__all__ = ["CHUNK_BYTES", "STREAMS", "add_masks", "fastest_stream", "masked_chunks"]
+__all__ = ["CHUNK_BYTES", "STREAMS", "add_masks", "fastest_stream"]
 
 CHUNK_BYTES = 1 << 17  # stream, zeros and a piece of the vector stay in the second-level cache
 MAX_BYTES = (1 << 36) - 32  # where GCM's 32-bit counter would wrap
@@ -56,24 +56,15 @@ def fastest_stream() -> str:
     return min(taken, key=taken.__getitem__)
 
 
-def masked_chunks(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> Iterator[NDArray[Any]]:
-    """vector + Σ sign · stream(key), in chunks that are overwritten by the next; the vector is read once."""
-    absorb = _absorber(vector, ring, signed_keys)
-    scratch = np.empty(CHUNK_BYTES // ring.word_size, dtype=ring.dtype)
-    for start in range(0, len(vector), len(scratch)):
-        piece = vector[start : start + len(scratch)]
-        chunk = scratch[: len(piece)]
-        np.copyto(chunk, piece)
-        absorb(chunk)
-        yield chunk
-
-
-def add_masks(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> None:
-    """vector ← vector + Σ sign · stream(key)."""
+def add_masks(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys, *, out: NDArray[Any]) -> None:
+    """out ← vector + Σ sign · stream(key), chunk by chunk; `out` may be the vector itself."""
     absorb = _absorber(vector, ring, signed_keys)
     step = CHUNK_BYTES // ring.word_size
     for start in range(0, len(vector), step):
-        absorb(vector[start : start + step])
+        chunk = out[start : start + step]
+        if out is not vector:
+            np.copyto(chunk, vector[start : start + step])
+        absorb(chunk)
 
 
 def _absorber(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> Callable[[NDArray[Any]], None]:

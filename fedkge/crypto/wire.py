@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -83,23 +82,16 @@ class Writer:
 
     def array(self, values: NDArray[Any]) -> Writer:
         """A vector after its length."""
-        return self.chunks(len(values), values.nbytes, [np.ascontiguousarray(values)])
-
-    def chunks(self, length: int, size: int, pieces: Iterable[NDArray[Any]]) -> Writer:
-        """A vector of `size` bytes that is made piece by piece, each written before the next is made."""
-        self.number(length, 8)
-        self._reserve(size)
-        for piece in pieces:
-            self._message.write(piece.view(np.uint8).data if len(piece) else b"")
+        np.copyto(self.space(len(values), values.dtype), values)
         return self
 
-    def _reserve(self, size: int) -> None:
-        """Grow once: growing with every piece costs as much time as the masks."""
-        if size:
-            start = self._message.tell()
-            self._message.seek(start + size - 1)
-            self._message.write(b"\0")
-            self._message.seek(start)
+    def space(self, length: int, dtype: str | np.dtype[Any]) -> NDArray[Any]:
+        """Room in the message for a vector, after its length, to be filled before `finish`."""
+        self.number(length, 8)
+        start, size = self._message.tell(), length * np.dtype(dtype).itemsize
+        self._message.seek(start + max(size - 1, 0))
+        self._message.write(bytes(min(size, 1)))
+        return np.frombuffer(self._message.getbuffer()[start : start + size], dtype=dtype)
 
     def finish(self) -> bytes:
         return self._message.getvalue()

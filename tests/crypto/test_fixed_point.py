@@ -74,3 +74,12 @@ def test_float32_and_float64_encode_alike() -> None:
     values = np.random.default_rng(0).normal(0, 3, 1000).astype(np.float32)
     point = FixedPoint(8, 5)
     assert np.array_equal(point.encode(values).words, point.encode(values.astype(np.float64)).words)
+
+
+def test_memory_can_be_used_again_if_it_fits() -> None:
+    point, memory = FixedPoint(8, 5), np.zeros(3, dtype=np.uint32)
+    encoded = point.encode(np.array([1.0, -1.0, 0.5]), out=memory)
+    assert encoded.words is memory
+    assert point.decode(memory).tolist() == [1.0, -1.0, 0.5]
+    with pytest.raises(SettingError, match="4 values do not fit into 3 words"):
+        point.encode(np.zeros(4), out=memory)

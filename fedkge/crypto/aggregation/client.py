@@ -26,7 +26,7 @@ from fedkge.crypto.channels import OVERHEAD, channel_info, open_envelope, seal_e
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import KEY_SIZE, SIGNATURE_SIZE, EphemeralKey, Identity
-from fedkge.crypto.masks import masked_chunks
+from fedkge.crypto.masks import add_masks
 from fedkge.crypto.session import Session
 from fedkge.crypto.shares import PRIME, SHARE_SIZE, deal_shares
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
@@ -131,12 +131,11 @@ class SecureAggregationClient:
         self._shares.update(shares)
         streams = [(self._mask_keys[v], pairwise_sign(self.index, v)) for v in shares]
         streams.append((self_mask_key(self._seed, session.id, self.index), 1))
-        masked = masked_chunks(vector, session.ring, streams)
         writer = Writer(Kind.MASKED, session.id, self.index)
-        message = writer.chunks(len(vector), vector.nbytes, masked).finish()
+        add_masks(vector, session.ring, streams, out=writer.space(len(vector), vector.dtype))
         self._channel_keys, self._mask_keys, self._seed = {}, {}, b""
         self._stage = Stage.MASKED
-        return message
+        return writer.finish()
 
     def _open_delivery(self, delivery: bytes) -> dict[int, tuple[int, int]]:
         session = self.session

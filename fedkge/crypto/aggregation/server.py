@@ -190,7 +190,7 @@ class SecureAggregationServer:
         secrets = self._rebuild_secrets()
         streams = [stream for owner, secret in secrets.items() for stream in self._streams(owner, secret)]
         total, self._sum = self._sum, np.zeros(0, dtype=self.session.ring.dtype)
-        add_masks(total, self.session.ring, streams)
+        add_masks(total, self.session.ring, streams, out=total)
         self._stage = Stage.DONE
         return total
 
