@@ -89,7 +89,7 @@ class Journal:
             label = reader.raw(DIGEST_SIZE)
             journal._revealed[label] = tuple(reader.numbers(2))
         for _ in range(reader.number(4)):
-            run = reader.blob().decode()
+            run = reader.blob().decode(errors="replace")
             journal._rosters[run] = reader.raw(DIGEST_SIZE)
         reader.finish()
         return journal

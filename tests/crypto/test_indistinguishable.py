@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare
 
-from fedkge.crypto import FIELD61, WORD32
+from fedkge.crypto import FIELD61, WORD32, FixedPoint
 from fedkge.crypto.rings import Ring
 from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.crypto.union.table import TableShape, fill_table
@@ -90,3 +90,23 @@ def test_the_summed_table_hides_how_many_hold_an_item() -> None:
     for holders in (1, 2, 5):
         assert chisquare(cell_weights(holders, blinded=True)).pvalue > 1e-3
     assert chisquare(cell_weights(5, blinded=False)).pvalue < 1e-12
+
+
+def windows(rows: NDArray[np.float32]) -> set[bytes]:
+    """Every pair of neighbouring values, as float32, as float64 and as fixed-point words."""
+    words = FixedPoint(8, 5).encode(rows).words
+    forms = (rows.astype("<f4"), rows.astype("<f8"), words, words.byteswap())
+    return {form[i : i + 2].tobytes() for form in forms for i in range(len(rows) - 1)}
+
+
+def test_no_raw_row_of_any_client_is_on_the_wire() -> None:
+    rng = np.random.default_rng(9)
+    rows = [rng.normal(0, 1, 64).astype(np.float32) for _ in range(5)]
+    words = [FixedPoint(8, 5).encode(row).words for row in rows]
+    round_ = Round(make_session(5, 64), words, [R3, R3, R3, R3, R2])
+    round_.run()
+    wire = b"".join(round_.transcript)
+    unmasked = b"".join(word.tobytes() for word in words)
+    for row in rows:
+        assert any(window in unmasked for window in windows(row))  # the search finds what is there
+        assert not any(window in wire for window in windows(row))

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from fedkge.crypto.keys import EphemeralKey, Identity, derive_key, verify_signature
-from fedkge.crypto.masks import add_masks
+from fedkge.crypto.masks import STREAMS, add_masks
 from fedkge.crypto.rings import WORD32
 from fedkge.crypto.shares import PRIME
 from fedkge.crypto.union.oprf import ORDER, multiply_points
@@ -53,6 +53,16 @@ def test_mask_stream_is_counter_mode_from_two(size: int) -> None:
     counter = bytes(15) + b"\x02"
     expected = Cipher(AES256(b"k" * 32), CTR(counter)).encryptor().update(bytes(size))
     assert mask_bytes(b"k" * 32, size) == expected
+
+
+@pytest.mark.parametrize("sizes", [[16], [5, 11, 16], [1 << 17, 4], [1 << 17, 1 << 17, 12]])
+def test_both_ways_to_make_the_stream_give_the_same_bits(sizes: list[int]) -> None:
+    made = []
+    for name in ("CTR", "GCM"):
+        stream = STREAMS[name](b"1" * 32)
+        made.append(b"".join(stream.update(bytes(size)) for size in sizes))
+    assert made[0] == made[1]
+    assert made[0][:4].hex() == "d5614465"  # 654461d5 as a little-endian word
 
 
 def test_x25519_of_rfc_7748_section_6_1() -> None:

@@ -30,7 +30,7 @@ from fedkge.crypto.masks import add_masks
 from fedkge.crypto.session import Session
 from fedkge.crypto.shares import PRIME, SHARE_SIZE, deal_shares
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
-from fedkge.errors import DropoutError, RefusedError, SettingError, TamperError
+from fedkge.errors import DropoutError, MessageError, RefusedError, SettingError, TamperError
 
 __all__ = ["ENVELOPE_SIZE", "SecureAggregationClient"]
 
@@ -246,7 +246,7 @@ class SecureAggregationClient:
         """Take up a session where `export_secrets` left it; the journal still stands above it."""
         self._require(Stage.OPENED)
         reader = Reader(stored, Kind.CLIENT_STATE, self.session.id, self.index)
-        stage = Stage(reader.number(1))
+        stage = _stage_of(reader.number(1))
         keys = tuple(EphemeralKey(reader.raw(KEY_SIZE)) for _ in range(reader.number(1)))
         seed, consented = reader.blob(), tuple(reader.numbers(2))
         n = self.session.num_clients
@@ -260,3 +260,9 @@ class SecureAggregationClient:
     @staticmethod
     def _read_stored_shares(reader: Reader) -> tuple[int, int]:
         return reader.number(SHARE_SIZE), reader.number(SHARE_SIZE)
+
+
+def _stage_of(number: int) -> Stage:
+    if number not in set(Stage):
+        raise MessageError(f"CLIENT_STATE: there is no stage {number}")
+    return Stage(number)

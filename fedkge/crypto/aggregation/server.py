@@ -10,7 +10,7 @@ total()                    ends R3   → the sum over the survivors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -71,25 +71,16 @@ class SecureAggregationServer:
     @property
     def waiting_for(self) -> tuple[int, ...]:
         """The clients whose reply is still missing at this stage."""
-        everybody: tuple[Sequence[int], ...] = (
-            range(self.session.num_clients),
-            list(self._adverts),
-            list(self._commitments),
-            list(self._survivors),
-            list(self._survivors),
-            [],
-        )
-        return tuple(sorted(set(everybody[self._stage]) - set(self._heard())))
-
-    def _heard(self) -> Sequence[int]:
-        return [
-            list(self._adverts),
-            list(self._commitments),
-            list(self._survivors),
-            list(self._consents),
-            list(self._reveals),
-            [],
-        ][self._stage]
+        asked: dict[Stage, tuple[Iterable[int], Iterable[int]]] = {
+            Stage.KEYS: (range(self.session.num_clients), self._adverts),
+            Stage.SHARES: (self._adverts, self._commitments),
+            Stage.VECTORS: (self._commitments, self._survivors),
+            Stage.CONSENTS: (self._survivors, self._consents),
+            Stage.REVEALS: (self._survivors, self._reveals),
+            Stage.DONE: ((), ()),
+        }
+        expected, heard = asked[self._stage]
+        return tuple(sorted(set(expected) - set(heard)))
 
     def collect(self, client: int, message: bytes) -> None:
         """Take the reply of one client, as the transport names it."""

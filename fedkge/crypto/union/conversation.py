@@ -123,12 +123,14 @@ class UnionClient(ABC):
 
     def restore_secrets(self, stored: bytes) -> None:
         """Take up a union where `export_secrets` left it."""
-        self._key, *secrets = read_parts(stored, Kind.UNION_STATE, self.session.id, self.index)
+        count = 1 + len(self._secrets())
+        self._key, *secrets = read_parts(stored, Kind.UNION_STATE, self.session.id, self.index, count=count)
         self._restore(secrets)
 
+    @abstractmethod
     def _secrets(self) -> list[bytes]:
-        return []
+        """What must be kept between the steps, besides the key."""
 
+    @abstractmethod
     def _restore(self, secrets: list[bytes]) -> None:
-        if secrets != self._secrets():
-            raise MessageError("the stored state belongs to another kind of union")
+        """Take back what `_secrets` gave."""

@@ -58,7 +58,7 @@ class HashedUnionServer(UnionServer):
         return Pseudonyms.of_wire(packed)
 
     def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
-        return {u: read_parts(reply, kind, self.session.id, u)[0] for u, reply in replies.items()}
+        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
 
     def listing_message(self) -> bytes:
         self._require_finished()
@@ -98,6 +98,12 @@ class KeyedUnionClient(UnionClient):
         found = PseudonymListing.from_bytes(listing, self.session.id)
         return UnionRows(found.rows(self.pseudonyms()), found.num_rows, found.digest)
 
+    def _secrets(self) -> list[bytes]:
+        return [self._group.export_secrets()]
+
+    def _restore(self, secrets: list[bytes]) -> None:
+        self._group.restore_secrets(secrets[0])
+
     def _take_key(self, delivery: bytes) -> None:
         if delivery and not self._key:
             self._key = self._group.combine(delivery)
@@ -113,22 +119,15 @@ class HashedUnionClient(KeyedUnionClient):
     }
 
     def advertise(self, request: bytes) -> bytes:
-        read_parts(request, Kind.UNION_OPEN, self.session.id)
+        read_parts(request, Kind.UNION_OPEN, self.session.id, count=0)
         return write_parts(Kind.UNION_OPEN, self.session.id, self.index, self._group.advertise())
 
     def seal(self, request: bytes) -> bytes:
-        (keys,) = read_parts(request, Kind.UNION_KEYS, self.session.id)
+        (keys,) = read_parts(request, Kind.UNION_KEYS, self.session.id, count=1)
         return write_parts(Kind.UNION_KEYS, self.session.id, self.index, self._group.seal(keys))
 
     def send_ids(self, request: bytes) -> bytes:
-        (delivery,) = read_parts(request, Kind.UNION_IDS, self.session.id)
+        (delivery,) = read_parts(request, Kind.UNION_IDS, self.session.id, count=1)
         self._take_key(delivery)
         packed = self.pseudonyms().distinct().to_wire()
         return Writer(Kind.UNION_IDS, self.session.id, self.index).array(packed).finish()
-
-    def _secrets(self) -> list[bytes]:
-        return [self._group.export_secrets()]
-
-    def _restore(self, secrets: list[bytes]) -> None:
-        (group,) = secrets
-        self._group.restore_secrets(group)

@@ -28,7 +28,9 @@ class PlainUnionServer(UnionServer):
 
     def _on_ids(self, replies: Replies) -> None:
         self._require_all(replies)
-        held = [read_parts(reply, Kind.UNION_IDS, self.session.id, u) for u, reply in replies.items()]
+        held = [
+            read_parts(reply, Kind.UNION_IDS, self.session.id, u, count=1) for u, reply in replies.items()
+        ]
         self.listing = self.listing.append(name for (packed,) in held for name in read_names(packed))
         self._finish()
 
@@ -56,9 +58,15 @@ class PlainUnionClient(UnionClient):
         self._names = [normalize(identifier).decode() for identifier in identifiers]
 
     def send_ids(self, request: bytes) -> bytes:
-        read_parts(request, Kind.UNION_IDS, self.session.id)
+        read_parts(request, Kind.UNION_IDS, self.session.id, count=0)
         return write_parts(Kind.UNION_IDS, self.session.id, self.index, write_names(sorted(set(self._names))))
 
     def finish(self, listing: bytes) -> UnionRows:
         found = NameListing.from_bytes(listing, self.session.id)
         return UnionRows(found.rows(self._names), found.num_rows, found.digest)
+
+    def _secrets(self) -> list[bytes]:
+        return []
+
+    def _restore(self, secrets: list[bytes]) -> None:
+        """Nothing is kept."""

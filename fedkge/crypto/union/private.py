@@ -24,7 +24,7 @@ from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
-from fedkge.errors import MessageError, RefusedError, TamperError
+from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 
 __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
 
@@ -43,7 +43,10 @@ def read_opening(message: bytes, session: bytes) -> tuple[int, TableShape]:
     attempt, salt = reader.number(4), reader.raw(SALT_SIZE)
     cells, positions = reader.number(4), reader.number(1)
     reader.finish()
-    return attempt, TableShape(salt, cells, positions)
+    try:
+        return attempt, TableShape(salt, cells, positions)
+    except SettingError as error:
+        raise MessageError(f"UNION_OPEN: {error}") from None
 
 
 class PrivateUnionServer(UnionServer):
@@ -78,10 +81,7 @@ class PrivateUnionServer(UnionServer):
         """What the key agreement gets, and what the secure aggregation."""
         first, second = {}, {}
         for u, reply in replies.items():
-            parts = read_parts(reply, kind, self.session.id, u)
-            if len(parts) != 2:
-                raise MessageError(f"{kind.name}: client {u} sent {len(parts)} parts instead of two")
-            first[u], second[u] = parts
+            first[u], second[u] = read_parts(reply, kind, self.session.id, u, count=2)
         return first, second
 
     def _collect(self, messages: Replies) -> None:
@@ -127,7 +127,7 @@ class PrivateUnionServer(UnionServer):
 
     def _on_reveals(self, replies: Replies) -> None:
         for u, reply in replies.items():
-            (reveal,) = read_parts(reply, Kind.UNION_REVEAL, self.session.id, u)
+            (reveal,) = read_parts(reply, Kind.UNION_REVEAL, self.session.id, u, count=1)
             self._sum.collect(u, reveal)
         total = self._sum.total()
         try:
@@ -222,14 +222,12 @@ class PrivateUnionClient(KeyedUnionClient):
 
     def unmask(self, request: bytes) -> bytes:
         """K3: the shares that unmask the sum of the tables."""
-        (survivors,) = read_parts(request, Kind.UNION_REVEAL, self.session.id)
+        (survivors,) = read_parts(request, Kind.UNION_REVEAL, self.session.id, count=1)
         return write_parts(Kind.UNION_REVEAL, self.session.id, self.index, self._running().unmask(survivors))
 
     def _two(self, request: bytes, kind: Kind) -> tuple[bytes, bytes]:
-        parts = read_parts(request, kind, self.session.id)
-        if len(parts) != 2:
-            raise MessageError(f"{kind.name}: {len(parts)} parts came instead of two")
-        return parts[0], parts[1]
+        first, second = read_parts(request, kind, self.session.id, count=2)
+        return first, second
 
     def _running(self) -> SecureAggregationClient:
         if self._machine is None:

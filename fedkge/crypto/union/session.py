@@ -11,6 +11,7 @@ from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
 from fedkge.crypto.union.table import TableShape
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
+from fedkge.errors import MessageError
 
 __all__ = ["UnionSession", "read_parts", "write_parts"]
 
@@ -57,8 +58,14 @@ def write_parts(kind: Kind, session: bytes, sender: int, *parts: bytes) -> bytes
     return writer.finish()
 
 
-def read_parts(message: bytes, kind: Kind, session: bytes, sender: int = SERVER) -> list[bytes]:
+def read_parts(
+    message: bytes, kind: Kind, session: bytes, sender: int = SERVER, *, count: int
+) -> list[bytes]:
+    """The messages that a message is made of, which must be `count`."""
     reader = Reader(message, kind, session, sender)
-    parts = [reader.blob() for _ in range(reader.number(1))]
+    found = reader.number(1)
+    if found != count:
+        raise MessageError(f"{kind.name}: {found} parts came where {count} are expected")
+    parts = [reader.blob() for _ in range(count)]
     reader.finish()
     return parts

@@ -26,7 +26,7 @@ __all__ = ["SALT_SIZE", "TableShape", "TableTooSmallError", "fill_table", "list_
 SALT_SIZE = 16
 SMALL = 4096  # below this many items four positions peel more surely, above it three are smaller
 MIN_CELLS = 64
-MAX_CELLS = 1 << 31
+MAX_CELLS = 1 << 24  # 400 MB: a server cannot make a client fill its memory
 
 _P = np.uint64(FIELD61.modulus)
 _U0, _U1, _U2 = np.uint64(0), np.uint64(1), np.uint64(2)
