@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedkge.client.arrays import Floats
 from fedkge.client.metrics import evaluate, per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.state import ClientState, StateFiles
@@ -71,7 +72,7 @@ class Participant:
     def evaluate(self, download: Download) -> Upload:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.merge(download.tables)
-        self.files.save(ClientState(download.round, self.model.tables, self.facts))
+        self.files.save(ClientState(download.round, self.kept(), self.facts))
         return self.upload(download.round, facts=self.measure("valid"))
 
     def test(self, download: Download) -> Upload:
@@ -90,6 +91,10 @@ class Participant:
         for name, table in self.model.tables.items():
             table[:] = state.tables[name]
         self.round, self.facts = state.round, state.facts
+
+    def kept(self) -> Mapping[str, Floats]:
+        """The tables that a state file holds."""
+        return self.model.tables
 
     def merge(self, tables: Mapping[str, Table]) -> None:
         """Put the server's rows in the place of its own."""
@@ -145,7 +150,7 @@ class Participant:
             "rss_mb": _fixed(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
         if self.every_round:
-            self.files.save(ClientState(round, self.model.tables, self.facts))
+            self.files.save(ClientState(round, self.kept(), self.facts))
 
 
 def _fixed(measured: float) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -60,6 +61,16 @@ class StateFiles:
 
     def load_rows(self) -> dict[str, Ids]:
         path = self.folder / "rows.safetensors"
+        return load_file(path) if path.exists() else {}
+
+    def save_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Something that stays the same for the whole run."""
+        with storage_errors(self.folder):
+            target = self.folder / f"{name}.safetensors"
+            write_atomically(target, lambda path: save_file(dict(arrays), path))
+
+    def load_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        path = self.folder / f"{name}.safetensors"
         return load_file(path) if path.exists() else {}
 
     def rounds(self) -> list[int]:

@@ -48,6 +48,19 @@ class Roster:
     def of(cls, identities: Iterable[bytes]) -> Roster:
         return cls(tuple(identities))
 
+    @classmethod
+    def from_text(cls, text: str) -> Roster:
+        """One public key per line in hexadecimal, client 0 first."""
+        try:
+            return cls.of(bytes.fromhex(line) for line in text.split())
+        except ValueError as error:
+            raise SettingError(
+                f"a roster has one public key per line in hexadecimal, client 0 first ({error})"
+            ) from None
+
+    def to_text(self) -> str:
+        return "".join(f"{identity.hex()}\n" for identity in self.identities)
+
     def __len__(self) -> int:
         return len(self.identities)
 

@@ -21,11 +21,18 @@ TINY = [
     "federation.evaluate_every=2",
     "engine.name=inline",
 ]
+PLAIN = ["privacy.union=plain", "privacy.secure_aggregation=false"]
 
 
 @pytest.fixture
 def tiny() -> Callable[..., Experiment]:
-    """A small experiment, with changes such as 'federation.strategy=FedE'."""
+    """A small experiment in the clear, with changes such as 'federation.strategy=FedE'."""
+    return lambda *changes: Experiment().override([*TINY, *PLAIN, *changes])
+
+
+@pytest.fixture
+def secret() -> Callable[..., Experiment]:
+    """The same under private set union and secure aggregation."""
     return lambda *changes: Experiment().override([*TINY, *changes])
 
 
