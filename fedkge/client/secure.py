@@ -102,11 +102,12 @@ class SecureParticipant(Participant):
                 "the server asks for labels in the clear, but privacy.secure_aggregation is on; "
                 "set it to false on all sides to agree"
             )
-        self.files.forget_after(download.round)
-        self.secrets.forget_sessions()
-        if download.letters:
-            self.tables, self.holdings, self._base, self._unions = {}, {}, {}, {}
-        self.restore(download.round)
+        if self.secrets.answered(_asked(download.letters)) is None:  # else the answer was lost on the way
+            self.secrets.forget_sessions()
+            if download.letters:
+                self.tables, self.holdings, self._base, self._unions = {}, {}, {}, {}
+            self.files.forget_after(download.round)
+            self.restore(download.round)
         widths = {name: self.model.tables[name].shape[1] for name in download.facts["shared"]}
         return Upload(
             download.round, self.client, facts={"widths": widths}, letters=self._unite(download.letters)
@@ -229,8 +230,7 @@ class SecureParticipant(Participant):
     def _unite(self, requests: Letters) -> Letters:
         if not requests:
             return {}
-        asked = hashlib.sha256(b"".join(requests.values())).hexdigest()
-        known = self.secrets.answered(f"union {asked}")
+        known = self.secrets.answered(_asked(requests))
         if known is not None:
             return known
         replies = {}
@@ -240,7 +240,7 @@ class SecureParticipant(Participant):
                 union = self._union(name)
                 replies[letter] = union.answer(request)
                 self.secrets.notes[name] = union.export_secrets()
-        return self.secrets.settle(f"union {asked}", replies)
+        return self.secrets.settle(_asked(requests), replies)
 
     def _union(self, name: str) -> UnionClient:
         if name not in self._unions:
@@ -358,6 +358,11 @@ class SecureParticipant(Participant):
             shared = arrays.get(f"{name}.shared")
             self.tables[name] = SharedTable(num_rows, width, arrays[f"{name}.digest"].tobytes(), shared)
             self.holdings[name] = Holding.of(arrays[f"{name}.rows"], shared)
+
+
+def _asked(requests: Letters) -> str:
+    """A name for these requests of a union."""
+    return f"union {hashlib.sha256(b''.join(requests.values())).hexdigest()}"
 
 
 def _ranking(facts: Mapping[str, Any], split: str) -> Words:

@@ -59,10 +59,12 @@ class Messenger:
         phase: str,
         round: int,
         letters: Mapping[int, Mapping[str, bytes]] | None = None,
+        fewest: int | None = None,
     ) -> dict[int, Upload]:
         """The answers by client; whoever failed is asked again if so configured, and left out otherwise.
 
-        `letters` are for one client each, and travel beside what all are told.
+        `letters` are for one client each, and travel beside what all are told. Without `fewest` answers,
+        which are federation.min_clients unless given, the run stops.
         """
         answers: dict[int, Upload] = {}
         for attempt in range(_ATTEMPTS if self.settings.on_failure == "repeat" else 1):
@@ -72,7 +74,9 @@ class Messenger:
             if attempt:
                 _log.warning("round %d: asking %d clients again", round, len(missing))
             answers |= self._ask_once(missing, kind, phase, round, letters or {})
-        if len(answers) < min(self.settings.min_clients, len(self.node_of)):
+        if fewest is None:
+            fewest = min(self.settings.min_clients, len(self.node_of))
+        if len(answers) < fewest:
             raise FederationError(
                 f"round {round}, {phase}: {len(answers)} of {len(downloads)} clients answered, but "
                 f"federation.min_clients is {self.settings.min_clients}; the reasons are in "

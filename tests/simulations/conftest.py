@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedkge.experiment import Experiment
+from fedkge.simulations import engines
 
 TINY = [
     "data.clients=3",
@@ -55,3 +56,19 @@ def ray_running() -> Iterator[Any]:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "run"
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Letter, bytes | None]]:
+    """Everything that a grid carries, both ways."""
+    seen: list[tuple[engines.Letter, bytes | None]] = []
+    deliver = engines.InlineGrid.deliver
+
+    def recorded(self: Any, letters: list[engines.Letter], timeout: float | None) -> Iterator[Any]:
+        by_node = {letter.node: letter for letter in letters}
+        for node, answer in deliver(self, letters, timeout):
+            seen.append((by_node[node], answer[0]))
+            yield node, answer
+
+    monkeypatch.setattr(engines.InlineGrid, "deliver", recorded)
+    return seen
