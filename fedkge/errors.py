@@ -2,7 +2,11 @@
 
 FedkgeError
 ├── FederationError            a run cannot go on: too few clients left, a worker that keeps dying
-├── MessageError               bytes that are not a message of ours
+├── ProtocolError              a protocol stopped, and nothing of the step was applied
+│   ├── MessageError           not the message expected here: cut, of another kind or session
+│   ├── TamperError            a signature, key, share, commitment or table that is false
+│   ├── RefusedError           no honest party does this: mask twice, unmask twice, …
+│   └── DropoutError           too few parties are left; the round may be tried again
 └── InputError                 the user can mend it: one line on stderr, exit code 2
     ├── DataError              a file, an archive or a split is not what it should be
     ├── DownloadError          a named dataset could not be fetched or does not match its checksum
@@ -20,12 +24,16 @@ from difflib import SequenceMatcher
 __all__ = [
     "DataError",
     "DownloadError",
+    "DropoutError",
     "FederationError",
     "FedkgeError",
     "InputError",
     "MessageError",
+    "ProtocolError",
+    "RefusedError",
     "SettingError",
     "StorageError",
+    "TamperError",
     "TrainingError",
     "UnknownNameError",
 ]
@@ -41,8 +49,24 @@ class FederationError(FedkgeError):
     """A run cannot go on."""
 
 
-class MessageError(FedkgeError):
-    """Bytes that are not a message, or a message that cannot be."""
+class ProtocolError(FedkgeError):
+    """A protocol stopped; nothing of the step was applied."""
+
+
+class MessageError(ProtocolError):
+    """Bytes that are not the message expected here."""
+
+
+class TamperError(ProtocolError):
+    """Something that its owner cannot have sent in good faith."""
+
+
+class RefusedError(ProtocolError):
+    """Something an honest party must not do, whoever asks."""
+
+
+class DropoutError(ProtocolError):
+    """Too few parties are left to finish; the round may be tried again."""
 
 
 class InputError(FedkgeError):

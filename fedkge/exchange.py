@@ -1,7 +1,8 @@
 """The only words that client and server share: tables, and messages up and down, as exact bytes.
 
 A message is a header in JSON (round, client, facts, the shape of each table) and then the little-endian
-arrays. Nothing else crosses between a client and the server, so the length of these bytes is the cost.
+arrays and the letters. Nothing else crosses between a client and the server, so the length of these bytes
+is the cost.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Download:
     round: int
     tables: Mapping[str, Table] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)  # small things that JSON can say
+    letters: Mapping[str, bytes] = field(default_factory=dict)  # messages of the cryptographic protocols
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,7 @@ class Upload:
     client: int
     tables: Mapping[str, Table] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    letters: Mapping[str, bytes] = field(default_factory=dict)
 
 
 Message = TypeVar("Message", Upload, Download)
@@ -92,17 +95,23 @@ def encode(message: Upload | Download, precision: Precision = "float32") -> byte
             table.rows.astype(_ROW_TYPES[precision]),
             *(getattr(table, key) for key in extras),
         ]
+    if message.letters:
+        header["letters"] = [[name, len(letter)] for name, letter in message.letters.items()]
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    return b"".join([_HEADER.pack(_MAGIC, len(text)), text, *(array.tobytes() for array in body)])
+    arrays = (array.tobytes() for array in body)
+    return b"".join([_HEADER.pack(_MAGIC, len(text)), text, *arrays, *message.letters.values()])
 
 
 def decode(raw: bytes, kind: type[Message]) -> Message:
     """The message in these bytes; anything that does not fit exactly is refused."""
     try:
         header, body = _split(raw)
-        tables = dict(_tables(header["tables"], body))
+        sizes = header.get("letters", [])
+        end = len(body) - sum(size for _, size in sizes)
+        tables = dict(_tables(header["tables"], body[: max(end, 0)]))
+        letters = dict(_letters(sizes, body[max(end, 0) :]))
         who = {} if kind is Download else {"client": header["client"]}
-        return kind(round=header["round"], tables=tables, facts=header["facts"], **who)
+        return kind(round=header["round"], tables=tables, facts=header["facts"], letters=letters, **who)
     except (KeyError, TypeError, ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
         raise MessageError(f"{len(raw)} bytes are not a {kind.__name__} ({error})") from error
 
@@ -130,6 +139,16 @@ def _tables(specs: list[list[Any]], body: memoryview) -> Iterator[tuple[str, Tab
         yield name, Table(ids, rows, **{key: take(length, dict(_ARRAYS)[key]) for key in extras})
     if place != len(body):
         raise ValueError(f"{len(body) - place} bytes are left over")
+
+
+def _letters(sizes: list[tuple[str, int]], body: memoryview) -> Iterator[tuple[str, bytes]]:
+    place = 0
+    for name, size in sizes:
+        letter = bytes(body[place : place + size])
+        if size < 0 or len(letter) != size:
+            raise ValueError(f"letter '{name}' is cut short")
+        yield name, letter
+        place += size
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

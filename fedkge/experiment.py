@@ -24,6 +24,7 @@ __all__ = [
     "Experiment",
     "FederationSettings",
     "ModelSettings",
+    "PrivacySettings",
     "TrainingSettings",
 ]
 
@@ -111,6 +112,21 @@ class EvaluationSettings(Settings):
     ties: Literal["realistic", "optimistic", "pessimistic"] = "realistic"
 
 
+class PrivacySettings(Settings):
+    """What the server must not learn; without effect on strategies that share nothing."""
+
+    section = "privacy"
+    union: Literal["private", "hashed", "plain"] = "private"
+    secure_aggregation: bool = True
+    threshold: int | None = Field(default=None, ge=3)
+    min_holders: int = Field(default=3, ge=1)
+    clip: float = Field(default=8.0, gt=0, allow_inf_nan=False)
+
+    def quorum(self, clients: int) -> int:
+        """How many must answer for a sum: over two thirds, and so many that no row loses all its holders."""
+        return self.threshold or max(2 * clients // 3 + 1, clients - self.min_holders + 1)
+
+
 class EngineSettings(Settings):
     """Where clients run; nothing here changes a result."""
 
@@ -133,6 +149,7 @@ class Experiment(Settings):
     training: TrainingSettings = TrainingSettings()
     federation: FederationSettings = FederationSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    privacy: PrivacySettings = PrivacySettings()
     engine: EngineSettings = EngineSettings()
 
     @classmethod

@@ -26,13 +26,18 @@ def storage_errors(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def staged(target: Path) -> Iterator[Path]:
-    """A path to write to; it takes the target's place at the end, or vanishes when anything goes wrong."""
+def staged(target: Path, private: bool = False) -> Iterator[Path]:
+    """A path to write to; it takes the target's place at the end, or vanishes when anything goes wrong.
+
+    A private file can be read by its owner alone, from its first byte on.
+    """
     with storage_errors(target):
         real = target.resolve()  # behind a link, the link stays and its target is replaced
         real.parent.mkdir(parents=True, exist_ok=True)
         partial = real.with_name(f".{real.name}.{os.getpid()}.partial")
         try:
+            if private:
+                partial.touch(mode=0o600)
             yield partial
             _swap(partial, real)
         finally:

@@ -56,9 +56,19 @@ def test_half_precision_rounds_rows_and_nothing_else() -> None:
     np.testing.assert_array_equal(back.rows, np.array([[0.1, -3.0]], dtype=np.float16).astype(np.float32))
 
 
+def test_letters_travel_as_they_are_and_cost_nothing_where_there_are_none() -> None:
+    letters = {"masked": bytes(range(256)), "advert": b"", "reveal": b"\0"}
+    tables = {"relation": Table(np.arange(2), np.ones((2, 3)))}
+    back = decode(encode(Download(3, tables, letters=letters)), Download)
+    assert back.letters == letters
+    assert back.tables["relation"].rows.tolist() == np.ones((2, 3)).tolist()
+    assert b"letters" not in encode(Download(3, tables))
+
+
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_cut_or_lengthened_bytes_are_refused(place: int, byte: int) -> None:
-    raw = encode(Upload(1, 2, {"entity": Table(np.arange(3), np.ones((3, 2)))}))
+    tables = {"entity": Table(np.arange(3), np.ones((3, 2)))}
+    raw = encode(Upload(1, 2, tables, letters={"masked": b"some bytes", "advert": b""}))
     with pytest.raises(MessageError):
         decode(raw[: place % len(raw)], Upload)
     with pytest.raises(MessageError):

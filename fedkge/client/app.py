@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedkge.client.participant import Participant
+from fedkge.client.secure import SecureParticipant
 from fedkge.client.state import StateFiles
 from fedkge.datasets import load_graph
-from fedkge.errors import DataError
+from fedkge.errors import DataError, MessageError, RefusedError
 from fedkge.exchange import Download, Upload, decode, encode
 from fedkge.experiment import Experiment
 
@@ -24,14 +26,27 @@ _lock = threading.Lock()
 _residents: dict[tuple[int, int], tuple[Participant, threading.Lock]] = {}  # participants of a sticky worker
 
 
-def answer(message: Message, context: Context, ask: Callable[[Participant, Download], Upload]) -> Message:
+def answer(message: Message, context: Context, verb: str) -> Message:
     """Decode, ask the participant, encode."""
-    download = decode(bytes(message.content["fedkge"]["payload"]), Download)  # type: ignore[arg-type]
+    download = _read(message)
     participant, busy = _resident(context)
     with busy:  # a late answer to the last message may still be under way
-        upload = ask(participant, download)
+        ask: Callable[[Download], Upload] | None = getattr(participant, verb, None)
+        if ask is None:
+            raise MessageError(f"'{verb}' is for runs with privacy.secure_aggregation, and this is none")
+        upload = ask(download)
         payload = encode(upload, participant.experiment.federation.precision)
     return Message(RecordDict({"fedkge": ConfigRecord({"payload": payload})}), reply_to=message)
+
+
+def _read(message: Message) -> Download:
+    """What all are told, with what is for this client alone."""
+    content = message.content["fedkge"]
+    download = decode(bytes(content["payload"]), Download)  # type: ignore[arg-type]
+    if "own" not in content:
+        return download
+    own = decode(bytes(content["own"]), Download)  # type: ignore[arg-type]
+    return replace(download, letters={**download.letters, **own.letters})
 
 
 def _resident(context: Context) -> tuple[Participant, threading.Lock]:
@@ -52,7 +67,17 @@ def _arrive(context: Context) -> Participant:
     client = int(config["partition-id"])
     files = StateFiles(Path(str(config["state"])) / f"run-{context.run_id}" / f"client-{client}")
     graph = load_graph(Path(str(config["data"])))
-    return Participant(client, graph, experiment, files, every_round=not config.get("one-process", False))
+    every_round = not config.get("one-process", False)
+    keys = Path(str(config["keys"])) if "keys" in config else None
+    if experiment.privacy.secure_aggregation:
+        run = str(config.get("run", context.run_id))
+        return SecureParticipant(client, graph, experiment, files, every_round, run, keys)
+    if keys is not None:
+        raise RefusedError(
+            "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
+            "take 'keys' out of the node config to take part without"
+        )
+    return Participant(client, graph, experiment, files, every_round)
 
 
 def leave(run_id: int) -> None:
@@ -64,24 +89,49 @@ def leave(run_id: int) -> None:
 
 @app.query("join")
 def join(message: Message, context: Context) -> Message:
-    return answer(message, context, Participant.join)
+    return answer(message, context, "join")
 
 
 @app.query("assign")
 def assign(message: Message, context: Context) -> Message:
-    return answer(message, context, Participant.assign)
+    return answer(message, context, "assign")
+
+
+@app.query("union")
+def unite(message: Message, context: Context) -> Message:
+    return answer(message, context, "unite")
+
+
+@app.query("advertise")
+def advertise(message: Message, context: Context) -> Message:
+    return answer(message, context, "advertise")
+
+
+@app.query("share")
+def share(message: Message, context: Context) -> Message:
+    return answer(message, context, "share")
+
+
+@app.query("count")
+def count(message: Message, context: Context) -> Message:
+    return answer(message, context, "count")
+
+
+@app.query("unmask")
+def unmask(message: Message, context: Context) -> Message:
+    return answer(message, context, "unmask")
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    return answer(message, context, Participant.train)
+    return answer(message, context, "train")
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    return answer(message, context, Participant.evaluate)
+    return answer(message, context, "evaluate")
 
 
 @app.evaluate("test")
 def test(message: Message, context: Context) -> Message:
-    return answer(message, context, Participant.test)
+    return answer(message, context, "test")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedkge.client.arrays import Floats
 from fedkge.client.metrics import evaluate, per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.optimizers import State
@@ -96,7 +97,11 @@ class Participant:
 
     def save(self, round: int) -> None:
         """Keep what it is after a round."""
-        self.files.save(ClientState(round, self.model.tables, self.optimizer or {}, self.facts))
+        self.files.save(ClientState(round, self.kept(), self.optimizer or {}, self.facts))
+
+    def kept(self) -> Mapping[str, Floats]:
+        """The tables that a state file holds."""
+        return self.model.tables
 
     def merge(self, tables: Mapping[str, Table]) -> None:
         """Put the server's rows in the place of its own."""

@@ -42,7 +42,7 @@ class StateFiles:
     def save(self, state: ClientState) -> None:
         metadata = {"round": str(state.round), "facts": json.dumps(state.facts)}
         arrays = {**state.tables, **{f"{_OPTIMIZER}{key}": array for key, array in state.optimizer.items()}}
-        with staged(self._path(state.round)) as path:
+        with staged(self._path(state.round), private=True) as path:
             save_file(arrays, path, metadata)
 
     def load(self, round: int) -> ClientState:
@@ -68,6 +68,15 @@ class StateFiles:
 
     def load_rows(self) -> dict[str, Ids]:
         path = self.folder / "rows.safetensors"
+        return load_file(path) if path.exists() else {}
+
+    def save_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Something that stays the same for the whole run."""
+        with staged(self.folder / f"{name}.safetensors") as path:
+            save_file(dict(arrays), path)
+
+    def load_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        path = self.folder / f"{name}.safetensors"
         return load_file(path) if path.exists() else {}
 
     def rounds(self) -> list[int]:

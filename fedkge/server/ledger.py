@@ -15,7 +15,7 @@ class Entry:
     """One message's payload."""
 
     round: int
-    phase: str  # setup, train, evaluate, test
+    phase: str  # setup, union, train, unmask, evaluate, test
     client: int
     direction: str  # up, down
     bytes: int

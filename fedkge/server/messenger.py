@@ -52,8 +52,20 @@ class Messenger:
         self.node_of = {upload.client: self.node_of[place] for place, upload in answers.items()}
         return {upload.client: upload for upload in answers.values()}
 
-    def ask(self, downloads: Mapping[int, Download], kind: str, phase: str, round: int) -> dict[int, Upload]:
-        """The answers by client; whoever failed is asked again if so configured, and left out otherwise."""
+    def ask(
+        self,
+        downloads: Mapping[int, Download],
+        kind: str,
+        phase: str,
+        round: int,
+        letters: Mapping[int, Mapping[str, bytes]] | None = None,
+        fewest: int | None = None,
+    ) -> dict[int, Upload]:
+        """The answers by client; whoever failed is asked again if so configured, and left out otherwise.
+
+        `letters` are for one client each, and travel beside what all are told. Without `fewest` answers,
+        which are federation.min_clients unless given, the run stops.
+        """
         answers: dict[int, Upload] = {}
         for attempt in range(_ATTEMPTS if self.settings.on_failure == "repeat" else 1):
             missing = {client: download for client, download in downloads.items() if client not in answers}
@@ -61,8 +73,10 @@ class Messenger:
                 break
             if attempt:
                 _log.warning("round %d: asking %d clients again", round, len(missing))
-            answers |= self._ask_once(missing, kind, phase, round)
-        if len(answers) < min(self.settings.min_clients, len(self.node_of)):
+            answers |= self._ask_once(missing, kind, phase, round, letters or {})
+        if fewest is None:
+            fewest = min(self.settings.min_clients, len(self.node_of))
+        if len(answers) < fewest:
             raise FederationError(
                 f"round {round}, {phase}: {len(answers)} of {len(downloads)} clients answered, but "
                 f"federation.min_clients is {self.settings.min_clients}; the reasons are in "
@@ -71,17 +85,33 @@ class Messenger:
         return dict(sorted(answers.items()))
 
     def _ask_once(
-        self, downloads: Mapping[int, Download], kind: str, phase: str, round: int
+        self,
+        downloads: Mapping[int, Download],
+        kind: str,
+        phase: str,
+        round: int,
+        letters: Mapping[int, Mapping[str, bytes]],
     ) -> dict[int, Upload]:
         # One object for all who are told the same: it is encoded once, and an engine can send it once.
         contents = {
             id(download): encode(download, self.settings.precision) for download in downloads.values()
         }
         payloads = {client: contents[id(download)] for client, download in downloads.items()}
-        entries = [Entry(round, phase, client, "down", len(raw)) for client, raw in payloads.items()]
+        own = {
+            client: encode(Download(round, letters=letters[client]))
+            for client in downloads
+            if client in letters
+        }
+        entries = [
+            Entry(round, phase, client, "down", len(raw) + len(own.get(client, b"")))
+            for client, raw in payloads.items()
+        ]
         answers, failures = {}, dict.fromkeys(downloads, "no answer in time")
         client_of = {self.node_of[client]: client for client in downloads}
-        messages = [_message(raw, self.node_of[client], kind, round) for client, raw in payloads.items()]
+        messages = [
+            _message(raw, own.get(client, b""), self.node_of[client], kind, round)
+            for client, raw in payloads.items()
+        ]
         for reply in self.grid.send_and_receive(messages, timeout=self.settings.timeout):
             client = client_of[reply.metadata.src_node_id]
             if reply.has_error():
@@ -93,6 +123,10 @@ class Messenger:
             del failures[client]
         self._note(entries, failures, phase, round)
         return answers
+
+    def blame(self, client: int, why: object, phase: str, round: int) -> None:
+        """Note that an answer came which cannot be used."""
+        self._note([], {client: str(why)}, phase, round)
 
     def _note(self, entries: list[Entry], failures: Mapping[int, str], phase: str, round: int) -> None:
         entries.sort(key=lambda entry: (entry.direction, entry.client))  # arrival order is chance
@@ -117,8 +151,8 @@ class Messenger:
         return nodes[:num_clients]
 
 
-def _message(payload: bytes, node: int, kind: str, round: int) -> Message:
-    content = RecordDict({"fedkge": ConfigRecord({"payload": payload})})
+def _message(payload: bytes, own: bytes, node: int, kind: str, round: int) -> Message:
+    content = RecordDict({"fedkge": ConfigRecord({"payload": payload, **({"own": own} if own else {})})})
     return Message(content, node, kind, group_id=str(round))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
 
+from fedkge.figures import SCORES
+
 __all__ = ["Moments"]
 
 _NORMAL_95 = 1.959964
@@ -23,6 +25,16 @@ class Moments:
     @classmethod
     def from_facts(cls, facts: Mapping[str, object]) -> Moments:
         return cls(**facts)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_figures(cls, figures: Mapping[str, float]) -> Moments:
+        """From figures that were summed over clients."""
+        return cls(
+            int(figures["count"]),
+            int(figures["unseen"]),
+            {name: figures[f"sum {name}"] for name in SCORES},
+            {name: figures[f"square {name}"] for name in SCORES},
+        )
 
     @classmethod
     def total(cls, parts: Iterable[Moments]) -> Moments:

@@ -72,6 +72,14 @@ class Records:
             os.truncate(self._path(name), length)
         return arrays, facts
 
+    def count_start(self) -> int:
+        """How often this run was begun or resumed, this time included."""
+        path = self.folder / "checkpoint" / "starts"
+        count = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
+        with staged(path) as partial:
+            partial.write_text(f"{count}\n", encoding="utf-8")
+        return count
+
     def restart(self) -> None:
         """Forget a run that never reached a checkpoint."""
         for name, columns in _FILES.items():

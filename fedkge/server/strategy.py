@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
-from fedkge.errors import FederationError, UnknownNameError
+from fedkge.errors import FederationError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.seeding import generator
@@ -21,11 +22,12 @@ from fedkge.server.aggregation import mean_over_holders
 from fedkge.server.ledger import Ledger
 from fedkge.server.messenger import Messenger
 from fedkge.server.moments import Moments
+from fedkge.server.privacy import Privacy
 from fedkge.server.progress import Observer, Progress
 from fedkge.server.records import Records
 from fedkge.server.union import PlainUnion
 
-__all__ = ["STRATEGIES", "Central", "FedE", "FedER", "FedR", "Federation", "Local", "build_strategy"]
+__all__ = ["STRATEGIES", "Central", "FedE", "FedER", "FedR", "Federation", "Local", "Outcome"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,9 @@ class Standing:
     ranked: float = 0.0  # seconds of ranking, all clients
     evaluated: int = 0
     peak_rss_mb: float = 0.0
+    crypto: float = 0.0  # seconds of cryptography, all parties
+    clipped: float = 0.0
+    values: float = 0.0  # numbers that went through the clip
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Outcome:
     labels: Mapping[str, tuple[str, ...]]
     setup_seconds: float  # until every client had joined
     seconds: float  # from then on
+    privacy: Privacy
 
 
 class Federation(Strategy):
@@ -90,17 +96,26 @@ class Federation(Strategy):
         joined = time.perf_counter()
         while not self.finished:
             round = self.standing.round + 1
-            uploads = self.messenger.ask(self.configure_train(round), "train", "train", round)
-            self.aggregate_train(round, uploads)
-            if round % self.settings.evaluate_every == 0 or round == self.settings.rounds:
-                uploads = self.messenger.ask(self.configure_evaluate(round), "evaluate", "evaluate", round)
-                self.aggregate_evaluate(round, uploads)
+            self.train(round)
+            if self.evaluates(round):
+                self.evaluate(round)
                 self.checkpoint()
         return self.test(setup=joined - began, joined=joined)
 
     @property
     def finished(self) -> bool:
         return self.standing.round >= self.settings.rounds or self.standing.stale >= self.settings.patience
+
+    def evaluates(self, round: int) -> bool:
+        return round % self.settings.evaluate_every == 0 or round == self.settings.rounds
+
+    def train(self, round: int) -> None:
+        uploads = self.messenger.ask(self.configure_train(round), "train", "train", round)
+        self.aggregate_train(round, uploads)
+
+    def evaluate(self, round: int) -> None:
+        uploads = self.messenger.ask(self.configure_evaluate(round), "evaluate", "evaluate", round)
+        self.aggregate_evaluate(round, uploads)
 
     def join(self, num_clients: int) -> None:
         """Meet the clients and give every shared label its row."""
@@ -146,7 +161,10 @@ class Federation(Strategy):
     def aggregate_evaluate(self, round: int, replies: Mapping[int, Upload]) -> None:  # type: ignore[override]
         """The mean over all validation triples decides what is best and when to stop."""
         self.delivered.update(dict.fromkeys(replies, round))
-        total = self._measured(round, "valid", replies)
+        self.judge(round, self._measured(round, "valid", replies))
+
+    def judge(self, round: int, total: Moments) -> None:
+        """Note whether a round is the best so far, and whether it reaches the target."""
         mrr = total.means().get("mrr", 0.0)
         standing = self.standing
         if mrr > standing.best_mrr:
@@ -184,6 +202,7 @@ class Federation(Strategy):
             {name: union.labels for name, union in self.unions.items()},
             setup,
             time.perf_counter() - joined,
+            Privacy.without_protection(self.shared),
         )
 
     def summary(self) -> None:
@@ -196,8 +215,16 @@ class Federation(Strategy):
         arrays = {
             f"{name}.{part}": getattr(t, part) for name, t in self.tables.items() for part in ("ids", "rows")
         }
+        arrays |= self.settled_arrays()
         arrays["empty"] = np.zeros(0, dtype=np.float32)  # a file of no tables is not a file
         self.records.save_checkpoint(arrays, vars(self.standing))
+
+    def settled_arrays(self) -> Mapping[str, NDArray[Any]]:
+        """What a checkpoint holds beside the tables."""
+        return {}
+
+    def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `settled_arrays` gave."""
 
     def _resume(self) -> bool:
         found = self.records.load_checkpoint()
@@ -208,6 +235,7 @@ class Federation(Strategy):
         self.ledger = Ledger.read(self.records.folder / "messages.csv")
         names = {key.partition(".")[0] for key in arrays if "." in key}
         self.tables = {name: Table(arrays[f"{name}.ids"], arrays[f"{name}.rows"]) for name in sorted(names)}
+        self.restore_arrays(arrays)
         return True
 
     def _participants(self, round: int) -> Sequence[int]:
@@ -294,14 +322,6 @@ STRATEGIES: dict[str, type[Federation]] = {
     "FedER": FedER,
     "Central": Central,
 }
-
-
-def build_strategy(experiment: Experiment, records: Records, observer: Observer | None = None) -> Federation:
-    """The strategy that the experiment names."""
-    name = experiment.federation.strategy
-    if name not in STRATEGIES:
-        raise UnknownNameError("strategy", name, STRATEGIES)
-    return STRATEGIES[name](experiment, records, observer)
 
 
 def _updated(old: Table | None, new: Table) -> Table:

@@ -14,20 +14,20 @@ from fedkge.server.ledger import Ledger
 from fedkge.server.moments import Moments
 from fedkge.server.strategy import Outcome
 
-__all__ = ["experiment_hash", "summarise"]
+__all__ = ["experiment_hash", "metrics_of", "summarise"]
 
 
 def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers: int) -> dict[str, Any]:
     """The content of summary.json."""
     standing = outcome.standing
-    busy = (standing.trained + standing.ranked) / min(workers, len(outcome.digests))
+    busy = (standing.trained + standing.ranked + standing.crypto) / min(workers, experiment.data.clients)
     return {
         "utility": {
-            "test": _metrics(outcome.test),
-            "valid": _metrics(outcome.valid),
+            "test": metrics_of(outcome.test),
+            "valid": metrics_of(outcome.valid),
             "best_round": standing.best_round,
             "per_client": {
-                str(client): {split: _metrics(moments) for split, moments in splits.items()}
+                str(client): {split: metrics_of(moments) for split, moments in splits.items()}
                 for client, splits in outcome.per_client.items()
             },
         },
@@ -40,21 +40,14 @@ def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers:
             "bytes_to_target": standing.target_bytes,
         },
         "leakage": {},
-        "privacy": {
-            "union": "plain",
-            "secure_aggregation": False,
-            "epsilon": None,
-            "delta": None,
-            "claimed_or_guaranteed": None,
-            "what_the_server_learned": _learned(outcome),
-        },
+        "privacy": outcome.privacy.report(),
         "speed": {
             "train_triples_per_s": standing.triples / standing.trained if standing.trained else 0.0,
             "eval_triples_per_s": standing.evaluated / standing.ranked if standing.ranked else 0.0,
             "seconds_training": standing.trained,
             "seconds_ranking": standing.ranked,
             "seconds_engine": max(outcome.seconds - busy, 0.0),
-            "seconds_crypto": 0.0,
+            "seconds_crypto": standing.crypto,
             "seconds_setup": outcome.setup_seconds,
             "seconds_total": outcome.setup_seconds + outcome.seconds,
             "peak_rss_mb": standing.peak_rss_mb,
@@ -70,20 +63,11 @@ def experiment_hash(experiment: Experiment) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _metrics(moments: Moments) -> dict[str, Any]:
+def metrics_of(moments: Moments) -> dict[str, Any]:
+    """Means, their intervals, and over how many triples."""
     means, intervals = moments.means(), moments.intervals()
     values = {name: {"value": means[name], "interval": list(intervals[name])} for name in means}
     return {**values, "count": moments.count, "unseen": moments.unseen}
-
-
-def _learned(outcome: Outcome) -> list[str]:
-    if not outcome.labels:
-        return ["how many triples each client has, and its validation and test scores"]
-    return [
-        *(f"every label in the {name} table, and which client holds it" for name in outcome.labels),
-        *(f"every client's {name} rows after every round" for name in outcome.labels),
-        "how many triples each client has, and its validation and test scores",
-    ]
 
 
 def _result_hash(outcome: Outcome) -> str:

@@ -38,7 +38,11 @@ class Letter:
     node: int
     kind: str
     group: str
-    payload: bytes
+    payload: bytes  # the same object for all who are told the same
+    own: bytes = b""  # what is for this client alone
+
+    def __len__(self) -> int:
+        return len(self.payload) + len(self.own)
 
 
 class SimulatedGrid(Grid):
@@ -78,7 +82,7 @@ class SimulatedGrid(Grid):
     ) -> Iterable[Message]:
         sent = {message.metadata.dst_node_id: message for message in messages}
         letters = [_letter(message) for message in sent.values()]
-        self.bytes_down += sum(len(letter.payload) for letter in letters)
+        self.bytes_down += sum(map(len, letters))
         for node, (payload, reason) in self.deliver(letters, timeout):
             if payload is None:
                 yield Message(Error(_CLIENT_FAILED, reason), reply_to=sent[node])
@@ -133,7 +137,9 @@ class InlineGrid(SimulatedGrid):
     def deliver(self, letters: list[Letter], timeout: float | None) -> Iterator[tuple[int, Answer]]:
         deadline = _deadline(timeout)
         waiting: dict[Future[Answer], int] = {
-            self.pool.submit(self.worker.handle, each.node, each.kind, each.group, each.payload): each.node
+            self.pool.submit(
+                self.worker.handle, each.node, each.kind, each.group, each.payload, each.own
+            ): each.node
             for each in letters
         }
         while waiting:
@@ -217,7 +223,7 @@ class RayGrid(SimulatedGrid):
     def _submit(self, letter: Letter, shared: Mapping[int, Any]) -> Any:
         payload = shared.get(id(letter.payload), letter.payload)
         return self.actors[self.home[letter.node]].handle.remote(
-            letter.node, letter.kind, letter.group, payload
+            letter.node, letter.kind, letter.group, payload, letter.own
         )
 
     def _put_once(self, letters: list[Letter]) -> dict[int, Any]:
@@ -282,12 +288,13 @@ def _first_line(error: BaseException) -> str:
 
 
 def _letter(message: Message) -> Letter:
-    payload = message.content["fedkge"]["payload"]
+    content = message.content["fedkge"]
     return Letter(
         message.metadata.dst_node_id,
         message.metadata.message_type,
         message.metadata.group_id,
-        payload,  # type: ignore[arg-type]
+        content["payload"],  # type: ignore[arg-type]
+        content.get("own", b""),  # type: ignore[arg-type]
     )
 
 

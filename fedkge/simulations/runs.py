@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save_file
 
+from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
 from fedkge.client.state import StateFiles
+from fedkge.crypto import Roster
 from fedkge.datasets import (
     SPLITS,
     KnowledgeGraph,
@@ -31,9 +33,12 @@ from fedkge.datasets.text import write_labels
 from fedkge.errors import DataError, InputError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.app import serve
+from fedkge.server.moments import Moments
+from fedkge.server.privacy import check_privacy
 from fedkge.server.progress import Observer
+from fedkge.server.records import Records
 from fedkge.server.strategy import STRATEGIES
-from fedkge.server.summary import experiment_hash
+from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
 from fedkge.storage import storage_errors
@@ -69,6 +74,7 @@ def run(
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
     split = split or divide(experiment)
     experiment = _with_clients(experiment, split)
+    check_privacy(experiment, STRATEGIES[experiment.federation.strategy].shared)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _lay_out(folder, experiment, split)
@@ -149,6 +155,21 @@ def _lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
             write_graph(folder / "data" / f"client-{number}", graph)
         (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
         (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
+        if _is_secure(experiment):
+            _make_identities(folder, experiment.data.clients)
+
+
+def _is_secure(experiment: Experiment) -> bool:
+    return experiment.privacy.secure_aggregation and bool(STRATEGIES[experiment.federation.strategy].shared)
+
+
+def _make_identities(folder: Path, num_clients: int) -> None:
+    """Each client's key in its own folder, and the roster for everybody; no secret is the server's."""
+    keys = [folder / "clients" / f"keys-{number}" for number in range(num_clients)]
+    roster = Roster.of(create_identity(own) for own in keys).to_text()
+    for own in keys:
+        (own / ROSTER).write_text(roster, encoding="utf-8")
+    (folder / "roster.txt").write_text(roster, encoding="utf-8")
 
 
 def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resumed: bool) -> RunResult:
@@ -160,13 +181,27 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
             "num-partitions": experiment.data.clients,
             "data": str(folder / "data" / f"client-{number}"),
             "state": str(folder / "clients"),
+            **({"keys": str(folder / "clients" / f"keys-{number}")} if _is_secure(experiment) else {}),
         }
         for number in range(experiment.data.clients)
     }
     with open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid:
         summary = serve(grid, experiment, folder, observer, resumed)
+    if _is_secure(experiment):
+        summary["utility"]["per_client"] = _own_scores(folder, run_id, experiment.data.clients)
+        Records(folder).write_json("summary.json", summary)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
     return RunResult(folder, summary)
+
+
+def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:
+    """What the server did not learn: a simulation may look into its clients' folders."""
+    found = {}
+    for number in range(num_clients):
+        path = folder / "clients" / f"run-{run_id}" / f"client-{number}" / "test.json"
+        splits = json.loads(path.read_text(encoding="utf-8"))
+        found[str(number)] = {split: metrics_of(Moments.from_facts(facts)) for split, facts in splits.items()}
+    return found
 
 
 def _export(folder: Path, run_id: int, experiment: Experiment, best: int) -> None:
@@ -180,7 +215,8 @@ def _export(folder: Path, run_id: int, experiment: Experiment, best: int) -> Non
             if state is None:
                 raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
             graph = load_graph(folder / "data" / name)
-            save_file(dict(state.tables), folder / "embeddings" / f"{name}.safetensors")
+            tables = {name: table for name, table in state.tables.items() if name in ("entity", "relation")}
+            save_file(tables, folder / "embeddings" / f"{name}.safetensors")
             write_labels(folder / "embeddings" / f"{name}-entity.tsv", graph.entity_labels)
             write_labels(folder / "embeddings" / f"{name}-relation.tsv", graph.relation_labels)
         shutil.rmtree(folder / "clients")

@@ -28,9 +28,9 @@ class Worker:
             for node, config in nodes.items()
         }
 
-    def handle(self, node: int, kind: str, group: str, payload: bytes) -> Answer:
+    def handle(self, node: int, kind: str, group: str, payload: bytes, own: bytes = b"") -> Answer:
         """One message to one client; whatever it raises is its answer."""
-        content = RecordDict({"fedkge": ConfigRecord({"payload": payload})})
+        content = RecordDict({"fedkge": ConfigRecord({"payload": payload, **({"own": own} if own else {})})})
         message = Message(content, node, kind, group_id=group)
         try:
             reply = app(message, self.contexts[node])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedkge.experiment import Experiment
+from fedkge.simulations import engines
 
 TINY = [
     "data.clients=3",
@@ -21,11 +22,18 @@ TINY = [
     "federation.evaluate_every=2",
     "engine.name=inline",
 ]
+PLAIN = ["privacy.union=plain", "privacy.secure_aggregation=false"]
 
 
 @pytest.fixture
 def tiny() -> Callable[..., Experiment]:
-    """A small experiment, with changes such as 'federation.strategy=FedE'."""
+    """A small experiment in the clear, with changes such as 'federation.strategy=FedE'."""
+    return lambda *changes: Experiment().override([*TINY, *PLAIN, *changes])
+
+
+@pytest.fixture
+def secret() -> Callable[..., Experiment]:
+    """The same under private set union and secure aggregation."""
     return lambda *changes: Experiment().override([*TINY, *changes])
 
 
@@ -48,3 +56,19 @@ def ray_running() -> Iterator[Any]:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "run"
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Letter, bytes | None]]:
+    """Everything that a grid carries, both ways."""
+    seen: list[tuple[engines.Letter, bytes | None]] = []
+    deliver = engines.InlineGrid.deliver
+
+    def recorded(self: Any, letters: list[engines.Letter], timeout: float | None) -> Iterator[Any]:
+        by_node = {letter.node: letter for letter in letters}
+        for node, answer in deliver(self, letters, timeout):
+            seen.append((by_node[node], answer[0]))
+            yield node, answer
+
+    monkeypatch.setattr(engines.InlineGrid, "deliver", recorded)
+    return seen

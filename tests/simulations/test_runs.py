@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +25,6 @@ from fedkge.simulations import engines, runs
 from fedkge.simulations.worker import Worker
 
 Tiny = Callable[..., Experiment]
-
-
-@pytest.fixture
-def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Letter, bytes | None]]:
-    """Everything that a grid carries, both ways."""
-    seen: list[tuple[engines.Letter, bytes | None]] = []
-    deliver = engines.InlineGrid.deliver
-
-    def recorded(self: Any, letters: list[engines.Letter], timeout: float | None) -> Iterator[Any]:
-        by_node = {letter.node: letter for letter in letters}
-        for node, answer in deliver(self, letters, timeout):
-            seen.append((by_node[node], answer[0]))
-            yield node, answer
-
-    monkeypatch.setattr(engines.InlineGrid, "deliver", recorded)
-    return seen
 
 
 @pytest.mark.parametrize("strategy", list(STRATEGIES))

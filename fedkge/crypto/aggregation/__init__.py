@@ -1,0 +1,6 @@
+"""Secure aggregation: the server learns the survivors' sum and nothing else (Bonawitz et al. 2017)."""
+
+from fedkge.crypto.aggregation.client import SecureAggregationClient
+from fedkge.crypto.aggregation.server import SecureAggregationServer
+
+__all__ = ["SecureAggregationClient", "SecureAggregationServer"]

@@ -1,0 +1,27 @@
+"""Private set union: shared row numbers for identifiers that the server never sees."""
+
+from fedkge.crypto.union.conversation import UnionClient, UnionRows, UnionServer
+from fedkge.crypto.union.hashed import HashedUnionClient, HashedUnionServer
+from fedkge.crypto.union.plain import PlainUnionClient, PlainUnionServer
+from fedkge.crypto.union.private import PrivateUnionClient, PrivateUnionServer
+from fedkge.crypto.union.session import UnionSession
+
+__all__ = [
+    "UNION_MODES",
+    "HashedUnionClient",
+    "HashedUnionServer",
+    "PlainUnionClient",
+    "PlainUnionServer",
+    "PrivateUnionClient",
+    "PrivateUnionServer",
+    "UnionClient",
+    "UnionRows",
+    "UnionServer",
+    "UnionSession",
+]
+
+UNION_MODES: dict[str, tuple[type[UnionClient], type[UnionServer]]] = {
+    "plain": (PlainUnionClient, PlainUnionServer),
+    "hashed": (HashedUnionClient, HashedUnionServer),
+    "private": (PrivateUnionClient, PrivateUnionServer),
+}

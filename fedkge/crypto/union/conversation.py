@@ -1,0 +1,136 @@
+"""How a union is driven, whatever the mode: the server asks, the clients answer, until the list is known.
+
+while not server.done:
+    replies = {u: clients[u].answer(request) for u, request in server.requests.items()}
+    server.collect(replies)
+rows = {u: clients[u].finish(server.listing_message()) for u in clients}
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.crypto.journal import Journal
+from fedkge.crypto.keys import Identity
+from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.wire import HEADER_SIZE, Kind
+from fedkge.errors import DropoutError, MessageError, RefusedError
+
+__all__ = ["UnionClient", "UnionRows", "UnionServer"]
+
+Replies = Mapping[int, bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class UnionRows:
+    """What a client gets out of a union: the shared row of each of its identifiers."""
+
+    rows: NDArray[np.int64]  # (n,) in the order of the client's identifiers
+    num_rows: int
+    digest: bytes  # bind it as `context` of later sessions: a client shown another list then cannot take part
+
+
+class UnionServer(ABC):
+    """The server's side: one request per client and step."""
+
+    def __init__(self, session: UnionSession, *, expected: int) -> None:
+        self.session = session
+        self._expected = expected  # how many items a table should hold; modes without one ignore it
+        self.requests: dict[int, bytes] = {}
+        self._handle: Callable[[Replies], None] = self._nothing_expected
+
+    @property
+    def done(self) -> bool:
+        return not self.requests
+
+    def collect(self, replies: Replies) -> None:
+        """Take one step's replies; a client that is missing has dropped out."""
+        strangers = sorted(set(replies) - set(self.requests))
+        if strangers:
+            raise MessageError(f"clients {strangers} answer, but were not asked")
+        self._handle(replies)
+
+    @abstractmethod
+    def listing_message(self) -> bytes:
+        """The union, for all clients."""
+
+    def _ask(self, requests: dict[int, bytes], handle: Callable[[Replies], None]) -> None:
+        self.requests, self._handle = requests, handle
+
+    def _ask_all(self, request: bytes, handle: Callable[[Replies], None]) -> None:
+        self._ask(dict.fromkeys(range(self.session.num_clients), request), handle)
+
+    def _finish(self) -> None:
+        self._ask({}, self._nothing_expected)
+
+    def _nothing_expected(self, replies: Replies) -> None:
+        raise MessageError(f"{len(replies)} replies came, but the union is known already")
+
+    def _require_all(self, replies: Replies) -> None:
+        missing = sorted(set(self.requests) - set(replies))
+        if missing:
+            raise DropoutError(f"clients {missing} did not answer; this step of the union needs everybody")
+
+    def _require_finished(self) -> None:
+        if not self.done:
+            raise RefusedError("the union is not known yet: collect replies until `done`")
+
+
+class UnionClient(ABC):
+    """The client's side: an answer to every request, then its rows."""
+
+    answers: ClassVar[dict[Kind, str]]  # which method answers which request
+
+    def __init__(
+        self,
+        session: UnionSession,
+        index: int,
+        identity: Identity,
+        journal: Journal,
+        identifiers: Sequence[str],
+        *,
+        key: bytes = b"",  # the group key of the first generation, if this is a later one
+    ) -> None:
+        self.session, self.index = session, index
+        self._identity, self._journal = identity, journal
+        self._identifiers, self._key = identifiers, key
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to whatever the server asks next."""
+        if len(request) < HEADER_SIZE or request[5] not in set(self.answers):
+            known = ", ".join(kind.name for kind in self.answers)
+            raise MessageError(f"not a request of this kind of union; it answers {known}")
+        method: Callable[[bytes], bytes] = getattr(self, self.answers[Kind(request[5])])
+        return method(request)
+
+    @abstractmethod
+    def finish(self, listing: bytes) -> UnionRows:
+        """This client's rows in the union."""
+
+    def export_key(self) -> bytes:
+        """The group key, which later generations need: for the client's own file, and never for a message."""
+        return self._key
+
+    def export_secrets(self) -> bytes:
+        """All of the client's state but the journal: for its own file, and never for a message."""
+        return write_parts(Kind.UNION_STATE, self.session.id, self.index, self._key, *self._secrets())
+
+    def restore_secrets(self, stored: bytes) -> None:
+        """Take up a union where `export_secrets` left it."""
+        count = 1 + len(self._secrets())
+        self._key, *secrets = read_parts(stored, Kind.UNION_STATE, self.session.id, self.index, count=count)
+        self._restore(secrets)
+
+    @abstractmethod
+    def _secrets(self) -> list[bytes]:
+        """What must be kept between the steps, besides the key."""
+
+    @abstractmethod
+    def _restore(self, secrets: list[bytes]) -> None:
+        """Take back what `_secrets` gave."""

@@ -1,0 +1,71 @@
+"""What all parties of a union agree on, and the two shapes its messages have."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedkge.crypto.rings import FIELD61
+from fedkge.crypto.roster import Roster
+from fedkge.crypto.session import Session
+from fedkge.crypto.union.table import TableShape
+from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
+from fedkge.errors import MessageError
+
+__all__ = ["UnionSession", "read_parts", "write_parts"]
+
+
+@dataclass(frozen=True)
+class UnionSession:
+    """One union of one kind of identifier; `generation` counts the later ones, whose items append."""
+
+    roster: Roster
+    run: str
+    name: str  # what is united: "entity" or "relation"
+    generation: int = 0
+    threshold: int = 0  # 0 stands for ⌊2n/3⌋ + 1
+
+    @cached_property
+    def id(self) -> bytes:
+        text = repr((self.roster.digest.hex(), self.run, self.name, self.generation, self.threshold))
+        return hashlib.sha256(b"fedkge union" + text.encode()).digest()
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.roster)
+
+    def aggregation(self, shape: TableShape, attempt: int) -> Session:
+        """The secure aggregation that sums the tables; every attempt must have the same survivors."""
+        return Session(
+            self.roster,
+            self.run,
+            self.generation,
+            f"union of {self.name}",
+            shape.num_words,
+            ring=FIELD61,
+            threshold=self.threshold,
+            attempt=attempt,
+            context=shape.salt + bytes([shape.num_positions]),
+        )
+
+
+def write_parts(kind: Kind, session: bytes, sender: int, *parts: bytes) -> bytes:
+    """A message made of other messages."""
+    writer = Writer(kind, session, sender).number(len(parts), 1)
+    for part in parts:
+        writer.blob(part)
+    return writer.finish()
+
+
+def read_parts(
+    message: bytes, kind: Kind, session: bytes, sender: int = SERVER, *, count: int
+) -> list[bytes]:
+    """The messages that a message is made of, which must be `count`."""
+    reader = Reader(message, kind, session, sender)
+    found = reader.number(1)
+    if found != count:
+        raise MessageError(f"{kind.name}: {found} parts came where {count} are expected")
+    parts = [reader.blob() for _ in range(count)]
+    reader.finish()
+    return parts

@@ -1,0 +1,145 @@
+"""What the server must not learn, checked before a run; and what it learned, said after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedkge.crypto import FixedPoint
+from fedkge.errors import SettingError
+from fedkge.experiment import Experiment
+
+__all__ = ["Privacy", "check_privacy"]
+
+_SCORES = "how many triples each client has, and its training losses, validation and test scores"
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The section `privacy` of a summary, from what actually ran."""
+
+    union: str
+    secure_aggregation: bool
+    rows_not_shared: Mapping[str, int]  # table -> rows with too few holders
+    clip_rate: float | None
+    learned: tuple[str, ...]
+
+    @classmethod
+    def without_protection(cls, shared: Sequence[str]) -> Privacy:
+        """Tables as they are, from each client by name."""
+        if not shared:
+            return cls("none", False, {}, None, (_SCORES,))
+        return cls(
+            "plain",
+            False,
+            dict.fromkeys(shared, 0),
+            None,
+            (
+                *(f"every label in the {name} table, and which client holds it" for name in shared),
+                *(f"every client's {name} rows after every round" for name in shared),
+                _SCORES,
+            ),
+        )
+
+    @classmethod
+    def with_sums(
+        cls,
+        mode: str,
+        num_rows: Mapping[str, int],
+        not_shared: Mapping[str, int],
+        clip_rate: float,
+        num_clients: int,
+        fewest: int,
+    ) -> Privacy:
+        """Sums over the roster; who holds what depends on the mode of the union."""
+        return cls(
+            mode,
+            True,
+            not_shared,
+            clip_rate,
+            (
+                *(
+                    f"identifiers: {_IDENTIFIERS[mode].format(count, name)}"
+                    for name, count in num_rows.items()
+                ),
+                f"who holds what: {_HOLDERS[mode]}",
+                *(f"counts: how many clients hold each row of the {name} table" for name in num_rows),
+                *(
+                    f"sums: by how much the shared {name} rows moved in each round, over the clients "
+                    f"that took part ({fewest} to {num_clients} of {num_clients})"
+                    for name in num_rows
+                ),
+                "sums: losses, triples, seconds, memory, and validation and test scores, over those clients",
+                "per-client rows: none; every client is sent the whole table, as rows cannot be picked for it",
+                "liveness: which client answered, dropped out, and when",
+            ),
+        )
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "union": self.union,
+            "secure_aggregation": self.secure_aggregation,
+            "rows_not_shared": dict(self.rows_not_shared),
+            "clip_rate": self.clip_rate,
+            "epsilon": None,
+            "delta": None,
+            "claimed_or_guaranteed": None,
+            "what_the_server_learned": list(self.learned),
+        }
+
+
+_IDENTIFIERS = {
+    "plain": "all {} labels of the {} table",
+    "hashed": "{} pseudonyms of the {} table, under a key that only the clients have",
+    "private": "{} pseudonyms of the {} table, under a key that only the clients have",
+}
+_HOLDERS = {
+    "plain": "which client holds which label",
+    "hashed": "which client holds which pseudonym",
+    "private": "nothing",
+}
+
+
+def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
+    """Refuse settings under which the protection would not hold; strategies that share nothing need none."""
+    privacy, federation, n = experiment.privacy, experiment.federation, experiment.data.clients
+    if not shared:
+        return
+    if not privacy.secure_aggregation:
+        if privacy.union != "plain":
+            raise SettingError(
+                f"privacy.union: '{privacy.union}' hides nothing when every upload names its rows; set "
+                'privacy.secure_aggregation = true, or privacy.union = "plain"'
+            )
+        return
+    remedy = 'or set privacy.secure_aggregation = false and privacy.union = "plain"'
+    if n < 3:
+        raise SettingError(
+            f"data.clients: secure aggregation needs at least 3 clients, not {n}: a sum over two tells each "
+            f"the other's rows; add clients, {remedy}"
+        )
+    if federation.fraction < 1:
+        raise SettingError(
+            f"federation.fraction: {federation.fraction:g} with secure aggregation: sums over changing "
+            "cohorts form a linear system that reveals what each client holds; set federation.fraction = "
+            f"1.0, {remedy}"
+        )
+    if federation.weighting != "holders":
+        raise SettingError(
+            "federation.weighting: 'triples' would need every client's triple counts, which secure "
+            f'aggregation hides; set federation.weighting = "holders", {remedy}'
+        )
+    quorum = privacy.quorum(n)
+    if not n // 2 + 1 <= quorum <= n:
+        raise SettingError(
+            f"privacy.threshold: {quorum} of {n} clients; choose {max(3, n // 2 + 1)} to {n}: two quorums "
+            "must overlap, and no more than all can answer"
+        )
+    if privacy.min_holders <= n - quorum:
+        raise SettingError(
+            f"privacy.min_holders: {privacy.min_holders} with {n - quorum} tolerated dropouts: a row could "
+            f"lose all its holders but one; set privacy.min_holders = {n - quorum + 1} or "
+            f"privacy.threshold = {n - privacy.min_holders + 1}"
+        )
+    FixedPoint(privacy.clip, n)  # raises if the sum would overflow

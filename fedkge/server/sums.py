@@ -1,0 +1,161 @@
+"""Secure sums over the messenger: each is prepared while the one before it is finished.
+
+A sum takes two exchanges. The first brings the masked vectors and the keys of the next sum, the second
+unmasks and deals the next sum's shares. Where the next sum is not prepared by every client (at the start,
+after a dropout, after a resume), two more exchanges prepare it anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.crypto import Plan, SecureAggregationServer, Session
+from fedkge.errors import DropoutError, ProtocolError
+from fedkge.exchange import Download, Upload
+from fedkge.server.messenger import Messenger
+
+__all__ = ["SecureSums", "Sum", "Total"]
+
+_ATTEMPTS_PER_START = 2**16
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What is to be summed."""
+
+    purpose: str
+    round: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A sum, and over whom."""
+
+    words: NDArray[np.uint32]
+    survivors: tuple[int, ...]
+
+
+class SecureSums:
+    """The server's side of all sums of a run; `start` counts how often the run was begun or resumed."""
+
+    def __init__(self, messenger: Messenger, start: int) -> None:
+        self.messenger = messenger
+        self.plan: Plan
+        self.seconds = 0.0
+        self.first_attempt = start * _ATTEMPTS_PER_START  # clients never open a session twice
+        self._attempt = self.first_attempt
+        self._ready: SecureAggregationServer | None = None
+        self._deliveries: Mapping[int, bytes] = {}
+
+    def prepare(self, wanted: Sum, phase: str, news: Download) -> None:
+        """Keys and shares of a sum, in two exchanges; `news` is told on the way."""
+        server = self._open(wanted)
+        facts = {"next": _named(server.session)}
+        clients, round = self.messenger.clients, news.round
+        common = replace(news, facts={**news.facts, **facts})
+        replies = self.messenger.ask(dict.fromkeys(clients, common), "query.advertise", phase, round)
+        self._collect(server, replies, "advert", phase, round)
+        keys = Download(round, facts=facts, letters={"keys": self._timed(server.announce_keys)})
+        replies = self.messenger.ask(
+            {client: keys for client in clients if client in replies}, "query.share", phase, round
+        )
+        self._collect(server, replies, "shares", phase, round)
+        self._deliver(server)
+
+    def sum(
+        self,
+        wanted: Sum,
+        clients: Sequence[int],
+        download: Download,
+        kind: str,
+        phase: str,
+        following: Sum | None = None,
+    ) -> Total:
+        """Ask for vectors, unmask their sum; a DropoutError means that nothing was summed."""
+        round = download.round
+        server = self._prepared(wanted, round)
+        self._ready = None  # whatever happens, these masks are used up
+        upcoming = self._open(following) if following else None
+        facts = {"sum": _named(server.session), "next": _named(upcoming.session) if upcoming else None}
+        asked = [client for client in clients if client in self._deliveries]
+        common = replace(download, facts={**download.facts, **facts})
+        replies = self.messenger.ask(
+            dict.fromkeys(asked, common),
+            kind,
+            phase,
+            round,
+            {client: {"delivery": self._deliveries[client]} for client in asked},
+        )
+        self._collect(server, replies, "masked", phase, round)
+        if upcoming:
+            self._collect(upcoming, replies, "advert", phase, round)
+        letters = {"survivors": self._timed(server.announce_survivors)}
+        if upcoming and not upcoming.waiting_for:
+            letters["keys"] = self._timed(upcoming.announce_keys)
+        request = Download(round, facts=facts, letters=letters)
+        # Clients may all refuse: then this sum is lost, and the run goes on.
+        replies = self.messenger.ask(
+            dict.fromkeys(server.survivors, request), "query.unmask", "unmask", round, fewest=0
+        )
+        self._collect(server, replies, "reveal", "unmask", round)
+        total = Total(self._timed(server.total), server.survivors)
+        if upcoming and "keys" in letters:
+            self._collect(upcoming, replies, "shares", "unmask", round)
+            if not upcoming.waiting_for:
+                self._deliver(upcoming)
+        return total
+
+    def _prepared(self, wanted: Sum, round: int) -> SecureAggregationServer:
+        ready = self._ready.session if self._ready else None
+        if ready is None or (ready.purpose, ready.round) != (wanted.purpose, wanted.round):
+            self.prepare(wanted, "setup", Download(round))
+        if self._ready is None:
+            raise DropoutError("no sum is prepared")
+        return self._ready
+
+    def _open(self, wanted: Sum) -> SecureAggregationServer:
+        self._attempt += 1
+        return SecureAggregationServer(self.plan.session(wanted.purpose, wanted.round, self._attempt))
+
+    def _deliver(self, server: SecureAggregationServer) -> None:
+        self._deliveries = self._timed(server.deliver_shares)
+        self._ready = server
+
+    def _collect(
+        self,
+        server: SecureAggregationServer,
+        replies: Mapping[int, Upload],
+        letter: str,
+        phase: str,
+        round: int,
+    ) -> None:
+        """Take what is good; whoever sends anything else has dropped out."""
+        for client, upload in replies.items():
+            try:
+                with self.clock():
+                    server.collect(client, upload.letters.get(letter, b""))
+            except ProtocolError as error:
+                self.messenger.blame(client, error, phase, round)
+
+    def _timed(self, step: Callable[[], Any]) -> Any:
+        with self.clock():
+            return step()
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+def _named(session: Session) -> dict[str, Any]:
+    return {"purpose": session.purpose, "round": session.round, "attempt": session.attempt}

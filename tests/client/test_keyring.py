@@ -1,0 +1,35 @@
+"""A client's identity and roster on its own disk."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedkge.client.keyring import Keyring, create_identity
+from fedkge.crypto import Roster
+from fedkge.errors import DataError, SettingError
+
+
+def test_an_identity_is_its_owner_s_alone_and_fits_its_place_in_the_roster(tmp_path: Path) -> None:
+    publics = [create_identity(tmp_path / str(number)) for number in range(3)]
+    roster = Roster.of(publics)
+    for number in range(3):
+        (tmp_path / str(number) / "roster.txt").write_text(roster.to_text())
+    assert stat.S_IMODE((tmp_path / "0" / "identity.key").stat().st_mode) == 0o600
+    assert Keyring.load(tmp_path / "1", 1).roster == roster
+    with pytest.raises(DataError, match="line 1 is not this client's public key"):
+        Keyring.load(tmp_path / "1", 0)
+    with pytest.raises(DataError, match="exists"):
+        create_identity(tmp_path / "0")
+    with pytest.raises(DataError, match=r"python -m fedkge\.client\.keyring"):
+        Keyring.load(tmp_path / "nowhere", 0)
+
+
+def test_a_roster_with_a_broken_or_repeated_line_is_refused(tmp_path: Path) -> None:
+    public = create_identity(tmp_path).hex()
+    with pytest.raises(SettingError, match="one public key per line"):
+        Roster.from_text("not hexadecimal\n")
+    with pytest.raises(SettingError, match="same identity"):
+        Roster.from_text(f"{public}\n{public}\n{public}\n")
