@@ -71,7 +71,7 @@ class Privacy:
                     for name in num_rows
                 ),
                 "sums: losses, triples, seconds, memory, and validation and test scores, over those clients",
-                "per-client rows: none; every client is sent the whole table, as rows cannot be picked",
+                "per-client rows: none; each client is sent the whole table, since rows cannot be picked",
                 "liveness: which client answered, dropped out, and when",
             ),
         )

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedkge.client.participant import Participant
 from fedkge.client.secure import SecureParticipant
 from fedkge.crypto import FixedPoint
 from fedkge.datasets import load_graph
-from fedkge.errors import FederationError, SettingError
+from fedkge.errors import FederationError, SettingError, TamperError
 from fedkge.exchange import Download, Table, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.figures import TRAINING
@@ -517,6 +518,42 @@ def test_what_needs_everybody_stops_cleanly_without_one(
     assert not (tmp_path / "cut" / "summary.json").exists()
     whole = runs.run(experiment, tmp_path / "whole")
     assert runs.resume(tmp_path / "cut").summary["result_hash"] == whole.summary["result_hash"]
+
+
+def tampering(monkeypatch: pytest.MonkeyPatch, verb: str, letter: str) -> None:
+    """Let client 2 send a letter with its last byte changed, in round 3."""
+    answer = getattr(SecureParticipant, verb)
+
+    def false(self: SecureParticipant, download: Download) -> Upload:
+        upload = answer(self, download)
+        if (self.client, download.round) != (2, 3) or letter not in upload.letters:
+            return upload
+        own = upload.letters[letter]
+        return replace(upload, letters={**upload.letters, letter: own[:-2] + bytes([own[-2] ^ 1]) + own[-1:]})
+
+    monkeypatch.setattr(SecureParticipant, verb, false)
+
+
+def test_a_false_share_is_found_and_named_and_nothing_is_applied(
+    secret: Make, tmp_path: Path, totals: list[Total], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = secret(FIVE)
+    with monkeypatch.context() as patch:
+        tampering(patch, "unmask", "reveal")
+        with pytest.raises(TamperError, match="share between clients 4 and 2 is wrong"):
+            runs.run(experiment, tmp_path / "cut")
+    assert len(totals) == 2
+    whole = runs.run(experiment, tmp_path / "whole")
+    assert runs.resume(tmp_path / "cut").summary["result_hash"] == whole.summary["result_hash"]
+
+
+def test_a_false_signature_makes_the_next_sum_start_anew(
+    secret: Make, out: Path, totals: list[Total], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tampering(monkeypatch, "train", "advert")
+    runs.run(secret(FIVE), out)
+    assert [len(total.survivors) for total in totals] == [5, 5, 5, 5]  # prepared anew in time
+    assert "does not fit the identity" in str(failures(out))
 
 
 def test_simulated_dropouts_keep_the_roster(secret: Make, tmp_path: Path, totals: list[Total]) -> None:
