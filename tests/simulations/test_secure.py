@@ -19,7 +19,7 @@ from fedkge.client.secure import SecureParticipant
 from fedkge.crypto import FixedPoint
 from fedkge.datasets import load_graph
 from fedkge.errors import FederationError, SettingError, TamperError
-from fedkge.exchange import Download, Table, Upload, decode
+from fedkge.exchange import Download, Table, Upload, decode, encode
 from fedkge.experiment import Experiment
 from fedkge.figures import TRAINING
 from fedkge.server.aggregation import mean_over_holders
@@ -588,9 +588,7 @@ def test_a_client_refuses_to_share_in_the_clear(secret: Make, out: Path, tmp_pat
     with pytest.raises(Crash):
         runs.run(experiment, out, crash_in(1))
     config = {"partition-id": 1, "data": str(out / "data" / "client-1"), "state": str(tmp_path / "state")}
-    worker = Worker(5, experiment.to_json(), {2: config})
-    from fedkge.exchange import encode
-
+    worker = Worker(71, experiment.to_json(), {2: config})
     hello = encode(Download(0, facts={"shared": ["relation"]}))
     answer, reason = worker.handle(2, "query.join", "0", hello)
     assert answer is None
@@ -599,6 +597,6 @@ def test_a_client_refuses_to_share_in_the_clear(secret: Make, out: Path, tmp_pat
     assert "identity.key" in worker.handle(2, "query.join", "0", secure)[1]
     worker.close()
     keys = {"keys": str(out / "clients" / "keys-1")}
-    plain = Worker(6, experiment.override(PLAIN).to_json(), {2: {**config, **keys}})
+    plain = Worker(72, experiment.override(PLAIN).to_json(), {2: {**config, **keys}})
     assert "take 'keys' out" in plain.handle(2, "query.join", "0", hello)[1]
     plain.close()
