@@ -12,7 +12,7 @@ endif
 
 demo: $(VENV)/.ready
 	rm -rf demo
-	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.5 --out demo
+	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.4 --out demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
