@@ -189,8 +189,11 @@ def _gradient(
         for p in range(start, stop):
             _add_modulus(centres, row, others, ids[p], weights[p], out, i)
         return  # nothing remains to be finished
-    whole = stop - (stop - start) % 4
-    for p in range(start, whole, 4):
+    eights = stop - (stop - start) % 8
+    for p in range(start, eights, 8):
+        _add_eight(kind, centres, row, others, ids, weights, p, out, i)
+    whole = stop - (stop - eights) % 4
+    for p in range(eights, whole, 4):
         _add_four(kind, centres, row, others, ids, weights, p, out, i)
     for p in range(whole, stop):
         _add_one(kind, centres, row, others, ids[p], weights[p], out, i)
@@ -211,6 +214,38 @@ def _finish(
     elif kind == _L2:  # the weights are already divided by the distance
         for k in range(out.shape[1]):
             out[i, k] = total * centres[row, k] - out[i, k]
+
+
+@compiled
+def _add_eight(
+    kind: int,
+    centres: Floats,
+    row: int,
+    others: Floats,
+    ids: Ids,
+    weights: Floats,
+    p: int,
+    out: Floats,
+    i: int,
+) -> None:
+    """As `_add_four`, with half as many loops to enter and leave."""
+    a, b, c, d = ids[p], ids[p + 1], ids[p + 2], ids[p + 3]
+    e, f, g, h = ids[p + 4], ids[p + 5], ids[p + 6], ids[p + 7]
+    wa, wb, wc, wd = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
+    we, wf, wg, wh = weights[p + 4], weights[p + 5], weights[p + 6], weights[p + 7]
+    if kind == _L1:
+        for k in range(out.shape[1]):
+            x = centres[row, k]
+            left = (wa if x > others[a, k] else _ZERO) + (wb if x > others[b, k] else _ZERO)
+            right = (wc if x > others[c, k] else _ZERO) + (wd if x > others[d, k] else _ZERO)
+            left += (we if x > others[e, k] else _ZERO) + (wf if x > others[f, k] else _ZERO)
+            right += (wg if x > others[g, k] else _ZERO) + (wh if x > others[h, k] else _ZERO)
+            out[i, k] += left + right
+    else:
+        for k in range(out.shape[1]):
+            left = (wa * others[a, k] + wb * others[b, k]) + (wc * others[c, k] + wd * others[d, k])
+            right = (we * others[e, k] + wf * others[f, k]) + (wg * others[g, k] + wh * others[h, k])
+            out[i, k] += left + right
 
 
 @compiled
