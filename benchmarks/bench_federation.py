@@ -24,8 +24,12 @@ AUTHORS_SECONDS = 33.0  # one round of the FedR authors' code at these settings,
 
 
 def summary_of(*changes: str) -> dict[str, dict[str, float]]:
+    plain = (
+        'privacy.union="plain"',
+        "privacy.secure_aggregation=false",
+    )  # bench_secure_round.py has the rest
     with tempfile.TemporaryDirectory() as folder:
-        return run(Experiment().override(changes), Path(folder) / "run").summary
+        return run(Experiment().override([*plain, *changes]), Path(folder) / "run").summary
 
 
 def per_round(speed: dict[str, float], rounds: int) -> float:

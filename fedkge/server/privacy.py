@@ -14,6 +14,8 @@ __all__ = ["Privacy", "check_privacy"]
 
 _SCORES = "how many triples each client has, and its training losses, validation and test scores"
 
+MOST_CLIENTS = 100
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -118,6 +120,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         raise SettingError(
             f"data.clients: secure aggregation needs at least 3 clients, not {n}: a sum over two tells each "
             f"the other's rows; add clients, {remedy}"
+        )
+    if n > MOST_CLIENTS:
+        raise SettingError(
+            f"data.clients: secure aggregation masks every pair of clients, so its cost grows with their square; "
+            f"{n} are more than {MOST_CLIENTS}: use fewer, {remedy}"
         )
     if federation.fraction < 1:
         raise SettingError(

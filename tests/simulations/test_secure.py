@@ -424,6 +424,7 @@ def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch
     [
         (["federation.fraction=0.5"], r"federation\.fraction: 0\.5 .* linear system .*\.fraction = 1\.0, or"),
         (["data.clients=2"], r"data\.clients: .* at least 3 clients, not 2"),
+        (["data.clients=101"], r"data\.clients: .* more than 100"),
         (["privacy.threshold=6"], r"privacy\.threshold: 6 of 5 clients; choose 3 to 5"),
         (["data.clients=9", "privacy.threshold=4"], r"privacy\.threshold: 4 of 9 clients; choose 5 to 9"),
         (
