@@ -123,8 +123,8 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         )
     if n > MOST_CLIENTS:
         raise SettingError(
-            f"data.clients: {n} are more than {MOST_CLIENTS}; secure aggregation masks every pair of clients, so "
-            f"its cost grows with their square: use fewer, {remedy}"
+            f"data.clients: {n} are more than {MOST_CLIENTS}; secure aggregation masks every pair of clients, "
+            f"so that its cost grows with their square: use fewer, {remedy}"
         )
     if federation.fraction < 1:
         raise SettingError(
