@@ -123,7 +123,7 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         )
     if n > MOST_CLIENTS:
         raise SettingError(
-            f"data.clients: {n} are more than {MOST_CLIENTS}; secure aggregation masks every pair of clients, "
+            f"data.clients: {n} are more than {MOST_CLIENTS}; secure aggregation masks every pair of them, "
             f"so that its cost grows with their square: use fewer, {remedy}"
         )
     if federation.fraction < 1:
