@@ -75,7 +75,16 @@ def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
     slow = [*SETS, "--set", "federation.rounds=900", "--set", "training.local_epochs=40"]
     command = [sys.executable, "-m", "fedkge.simulations.cli", "run", *slow, "--out", str(tmp_path / "cut")]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background job ignores it
+    )
     while not (tmp_path / "cut" / "checkpoint" / "server.json").exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
