@@ -88,7 +88,10 @@ def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
     while not (tmp_path / "cut" / "checkpoint" / "server.json").exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    try:
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "fedkge run --resume" in stdout + stderr
     assert "Traceback" not in stderr
