@@ -93,6 +93,8 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         raise InputError(
             f"{folder} holds a different experiment; resume it without an experiment file, or start a new run"
         )
+    if (folder / "summary.json").exists() and not (folder / "clients").exists():
+        return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
     return _serve(stored, folder, observer, resumed=True)
 
 

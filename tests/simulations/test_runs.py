@@ -163,6 +163,13 @@ def test_a_resumed_run_ends_in_the_same_bits(strategy: str, when: int, tiny: Tin
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics)
 
 
+def test_resuming_a_finished_run_changes_nothing(tiny: Tiny, out: Path) -> None:
+    done = runs.run(tiny(), out)
+    again = runs.resume(out)
+    assert again.summary == done.summary
+    assert json.loads((out / "summary.json").read_text()) == done.summary
+
+
 def test_a_full_disk_leaves_the_previous_checkpoint_valid(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
