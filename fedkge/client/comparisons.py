@@ -1,8 +1,8 @@
 """How a query is compared with candidate rows: dot product, L1, L2, complex modulus.
 
-Kernels walk the candidates entity by entity: a row is read once from the table, and the queries of a batch,
-which fit in the cache, are gathered instead. Rows are passed as an array and a number, because a view of a
-row costs as much as a third of the work on it.
+Scores and gradients of candidates walk entity by entity: a row is read once from the table, and the queries
+of a batch, which fit in the cache, are gathered instead. A gradient is summed in registers, some columns at a
+time. Rows are passed as an array and a number, because a view of a row costs as much as a third of the work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkge.client.arrays import Floats, Ids
-from fedkge.client.compiled import compiled
+from fedkge.client.arrays import Floats, Ids, Offsets
+from fedkge.client.compiled import compiled, inlined
+from fedkge.client.lanes import LANES, Lanes, choose, every, load, magnitude, root, store, total
 from fedkge.client.pairs import Pairs
 
 __all__ = [
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 _ZERO = np.float32(0)
-_WIDE = 128  # the candidates of one triple fill the cache if their rows are longer than this
+_CACHED = 2**16  # floats of a table that stay in the cache beside other things
 _TINY = np.float32(1e-30)  # keeps 0 / 0 away, and changes no other float32
 
 
@@ -70,88 +71,134 @@ def length(x: Tensor, norm: int) -> Tensor:
 @compiled
 def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
     """out.ravel()[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
+    if kind == _DOT:
+        _compare_all(_DOT, queries, table, pairs, out.ravel())
+    elif kind == _L1:
+        _compare_all(_L1, queries, table, pairs, out.ravel())
+    elif kind == _L2:
+        _compare_all(_L2, queries, table, pairs, out.ravel())
+    else:
+        _compare_all(_MODULUS, queries, table, pairs, out.ravel())
+
+
+@inlined
+def _compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
     starts, places, owners = pairs
-    flat = out.ravel()
+    span = table.shape[1] // 2 if kind == _MODULUS else table.shape[1]
+    whole = span - span % LANES
     for row in range(table.shape[0]):
         start, stop = starts[row], starts[row + 1]
-        whole = stop - (stop - start) % 4
-        for p in range(start, whole, 4):
+        fours = stop - (stop - start) % 4
+        for p in range(start, fours, 4):  # a row is loaded once, and four sums hide each other's latency
             a, b, c, d = owners[p], owners[p + 1], owners[p + 2], owners[p + 3]
-            four = _compare_four(kind, table, row, queries, a, b, c, d)
-            flat[places[p]], flat[places[p + 1]], flat[places[p + 2]], flat[places[p + 3]] = four
-        for p in range(whole, stop):
-            flat[places[p]] = _compare_one(kind, table, row, queries, owners[p])
+            va = vb = vc = vd = every(_ZERO)
+            for k in range(0, whole, LANES):
+                va += _term(kind, table, row, queries, a, k, span)
+                vb += _term(kind, table, row, queries, b, k, span)
+                vc += _term(kind, table, row, queries, c, k, span)
+                vd += _term(kind, table, row, queries, d, k, span)
+            out[places[p]], out[places[p + 1]] = total(va), total(vb)
+            out[places[p + 2]], out[places[p + 3]] = total(vc), total(vd)
+        for p in range(fours, stop):
+            lanes = every(_ZERO)
+            for k in range(0, whole, LANES):
+                lanes += _term(kind, table, row, queries, owners[p], k, span)
+            out[places[p]] = total(lanes)
+        if whole < span:
+            for p in range(start, stop):
+                out[places[p]] += _rest(kind, table, row, queries, owners[p], whole, span)
+        if kind == _L2:
+            for p in range(start, stop):
+                out[places[p]] = np.sqrt(out[places[p]])
 
 
-@compiled
-def _compare_four(
-    kind: int, table: Floats, row: int, others: Floats, a: int, b: int, c: int, d: int
-) -> tuple[np.float32, np.float32, np.float32, np.float32]:
-    """One row against four: it is loaded once, and four sums hide each other's latency."""
-    sa = sb = sc = sd = _ZERO
+@inlined
+def _term(kind: int, table: Floats, row: int, others: Floats, a: int, k: int, span: int) -> Lanes:
+    """What eight columns add to a comparison; of a modulus, eight complex columns."""
     if kind == _DOT:
-        for k in range(table.shape[1]):
-            t = table[row, k]
-            sa += others[a, k] * t
-            sb += others[b, k] * t
-            sc += others[c, k] * t
-            sd += others[d, k] * t
-    elif kind == _L1:
-        for k in range(table.shape[1]):
-            t = table[row, k]
-            sa += abs(others[a, k] - t)
-            sb += abs(others[b, k] - t)
-            sc += abs(others[c, k] - t)
-            sd += abs(others[d, k] - t)
-    else:
-        sa = _compare_one(kind, table, row, others, a)
-        sb = _compare_one(kind, table, row, others, b)
-        sc = _compare_one(kind, table, row, others, c)
-        sd = _compare_one(kind, table, row, others, d)
-    return sa, sb, sc, sd
+        return load(others, a, k) * load(table, row, k)
+    x = load(others, a, k) - load(table, row, k)
+    if kind == _L1:
+        return magnitude(x)
+    if kind == _L2:
+        return x * x
+    y = load(others, a, span + k) - load(table, row, span + k)
+    return root(x * x + y * y)
 
 
-@compiled
-def _compare_one(kind: int, table: Floats, row: int, others: Floats, a: int) -> np.float32:
-    total = _ZERO
-    if kind == _DOT:
-        for k in range(table.shape[1]):
-            total += others[a, k] * table[row, k]
-    elif kind == _L1:
-        for k in range(table.shape[1]):
-            total += abs(others[a, k] - table[row, k])
-    elif kind == _L2:
-        for k in range(table.shape[1]):
-            x = others[a, k] - table[row, k]
-            total += x * x
-        total = np.sqrt(total)
-    else:
-        half = table.shape[1] // 2
-        for k in range(half):
-            x = others[a, k] - table[row, k]
-            y = others[a, half + k] - table[row, half + k]
-            total += np.sqrt(x * x + y * y)
-    return total
+@inlined
+def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int, span: int) -> np.float32:
+    """What the last columns add, one by one."""
+    result = _ZERO
+    for k in range(start, span):
+        x = others[a, k] - table[row, k]
+        if kind == _DOT:
+            result += others[a, k] * table[row, k]
+        elif kind == _L1:
+            result += abs(x)
+        elif kind == _L2:
+            result += x * x
+        else:
+            y = others[a, span + k] - table[row, span + k]
+            result += np.sqrt(x * x + y * y)
+    return result
 
 
 @compiled
 def query_gradients(
-    kind: int,
-    queries: Floats,
-    table: Floats,
-    candidates: Ids,
-    coefficients: Floats,
-    pairs: Pairs,
-    out: Floats,
+    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, out: Floats
 ) -> None:
-    """out[b] = Σ_j coefficients[b, j] · ∂comparison / ∂query."""
-    ids, weights = candidates.ravel(), coefficients.ravel()
-    n = candidates.shape[1]
-    if queries.shape[1] > _WIDE:
-        _query_gradients_by_entity(kind, queries, table, weights, pairs, out)
-    else:
+    """out[b] = Σ over the pairs of triple b of their coefficient · ∂comparison / ∂query.
+
+    As many rows of the table at a time as stay in the cache; within them, triple by triple.
+    """
+    starts, places, owners = pairs
+    weights = coefficients.ravel()
+    ids, ordered = np.empty(places.shape[0], np.int32), np.empty(places.shape[0], np.float32)
+    spans = np.empty(queries.shape[0] + 1, np.int64)
+    out[:] = 0
+    block = max(1, _CACHED // table.shape[1])
+    for first in range(0, table.shape[0], block):
+        last = min(first + block, table.shape[0])
+        _by_owner(starts, places, owners, weights, first, last, spans, ids, ordered)
         for b in range(queries.shape[0]):
-            _gradient(kind, queries, b, table, ids, weights, b * n, (b + 1) * n, out, b)
+            if kind == _DOT:
+                _gradient(_DOT, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+            elif kind == _L1:
+                _gradient(_L1, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+            elif kind == _L2:
+                _gradient(_L2, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+            else:
+                _gradient(_MODULUS, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+
+
+@inlined
+def _by_owner(
+    starts: Offsets,
+    places: Ids,
+    owners: Ids,
+    weights: Floats,
+    first: int,
+    last: int,
+    spans: Offsets,
+    ids: Ids,
+    ordered: Floats,
+) -> None:
+    """The rows and weights of the pairs of rows first:last; those of triple b are spans[b]:spans[b + 1]."""
+    spans[:] = 0
+    for p in range(starts[first], starts[last]):
+        spans[owners[p] + 1] += 1
+    for b in range(spans.shape[0] - 1):
+        spans[b + 1] += spans[b]
+    for row in range(first, last):
+        for p in range(starts[row], starts[row + 1]):
+            place = spans[owners[p]]
+            ids[place] = row
+            ordered[place] = weights[places[p]]
+            spans[owners[p]] = place + 1
+    for b in range(spans.shape[0] - 1, 0, -1):  # filling moved each start to its stop
+        spans[b] = spans[b - 1]
+    spans[0] = 0
 
 
 @compiled
@@ -164,14 +211,22 @@ def candidate_gradients(
     """
     starts, _, owners = pairs
     for i in range(rows.shape[0]):
-        start, stop = starts[rows[i]], starts[rows[i] + 1]
+        row, start, stop = rows[i], starts[rows[i]], starts[rows[i] + 1]
         # Every comparison is symmetric: the same gradient serves the other side.
-        _gradient(kind, table, rows[i], queries, owners, coefficients, start, stop, out, i)
+        if kind == _DOT:
+            _gradient(_DOT, False, table, row, queries, owners, coefficients, start, stop, out, i)
+        elif kind == _L1:
+            _gradient(_L1, False, table, row, queries, owners, coefficients, start, stop, out, i)
+        elif kind == _L2:
+            _gradient(_L2, False, table, row, queries, owners, coefficients, start, stop, out, i)
+        else:
+            _gradient(_MODULUS, False, table, row, queries, owners, coefficients, start, stop, out, i)
 
 
-@compiled
+@inlined
 def _gradient(
     kind: int,
+    add: bool,
     centres: Floats,
     row: int,
     others: Floats,
@@ -182,137 +237,95 @@ def _gradient(
     out: Floats,
     i: int,
 ) -> None:
-    """out[i] = Σ weights[p] · ∂comparison(centres[row], others[ids[p]]) / ∂centre for p in start:stop."""
-    for k in range(out.shape[1]):
-        out[i, k] = _ZERO
+    """out[i] (+)= Σ weights[p] · ∂comparison(centres[row], others[ids[p]]) / ∂centre for p in start:stop."""
     if kind == _MODULUS:
+        _modulus_gradient(add, centres, row, others, ids, weights, start, stop, out, i)
+        return
+    width = out.shape[1]
+    fours, whole = width - width % (4 * LANES), width - width % LANES
+    for k in range(0, fours, 4 * LANES):  # the sums stay in registers; four hide each other's latency
+        xa, xb = load(centres, row, k), load(centres, row, k + LANES)
+        xc, xd = load(centres, row, k + 2 * LANES), load(centres, row, k + 3 * LANES)
+        a, b = _begin(add, out, i, k), _begin(add, out, i, k + LANES)
+        c, d = _begin(add, out, i, k + 2 * LANES), _begin(add, out, i, k + 3 * LANES)
         for p in range(start, stop):
-            _add_modulus(centres, row, others, ids[p], weights[p], out, i)
-        return  # nothing remains to be finished
-    eights = stop - (stop - start) % 8
-    for p in range(start, eights, 8):
-        _add_eight(kind, centres, row, others, ids, weights, p, out, i)
-    whole = stop - (stop - eights) % 4
-    for p in range(eights, whole, 4):
-        _add_four(kind, centres, row, others, ids, weights, p, out, i)
-    for p in range(whole, stop):
-        _add_one(kind, centres, row, others, ids[p], weights[p], out, i)
-    _finish(kind, centres, row, weights, start, stop, out, i)
+            j, w, opposite = ids[p], every(weights[p]), every(-weights[p])
+            a += _slope(kind, w, opposite, xa, load(others, j, k))
+            b += _slope(kind, w, opposite, xb, load(others, j, k + LANES))
+            c += _slope(kind, w, opposite, xc, load(others, j, k + 2 * LANES))
+            d += _slope(kind, w, opposite, xd, load(others, j, k + 3 * LANES))
+        store(out, i, k, a)
+        store(out, i, k + LANES, b)
+        store(out, i, k + 2 * LANES, c)
+        store(out, i, k + 3 * LANES, d)
+    for k in range(fours, whole, LANES):
+        x, lanes = load(centres, row, k), _begin(add, out, i, k)
+        for p in range(start, stop):
+            lanes += _slope(kind, every(weights[p]), every(-weights[p]), x, load(others, ids[p], k))
+        store(out, i, k, lanes)
+    for k in range(whole, width):
+        result = out[i, k] if add else _ZERO
+        for p in range(start, stop):
+            result += _slope_one(kind, weights[p], centres[row, k], others[ids[p], k])
+        out[i, k] = result
 
 
-@compiled
-def _finish(
-    kind: int, centres: Floats, row: int, weights: Floats, start: int, stop: int, out: Floats, i: int
-) -> None:
-    """What remains to be done once for all pairs of a centre."""
-    total = _ZERO
-    for p in range(start, stop):
-        total += weights[p]
-    if kind == _L1:  # sign(x) = 2·[x > 0] − 1; where x is exactly 0 this is a subgradient
-        for k in range(out.shape[1]):
-            out[i, k] = 2 * out[i, k] - total
-    elif kind == _L2:  # the weights are already divided by the distance
-        for k in range(out.shape[1]):
-            out[i, k] = total * centres[row, k] - out[i, k]
+@inlined
+def _begin(add: bool, out: Floats, i: int, k: int) -> Lanes:
+    return load(out, i, k) if add else every(_ZERO)
 
 
-@compiled
-def _add_eight(
-    kind: int,
+@inlined
+def _slope(kind: int, w: Lanes, opposite: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """w · ∂comparison / ∂x in eight columns."""
+    if kind == _DOT:
+        return w * y
+    if kind == _L1:  # where x is exactly y this is a subgradient
+        return choose(x, y, w, opposite)
+    return w * (x - y)  # the weights are already divided by the distance
+
+
+@inlined
+def _slope_one(kind: int, w: np.float32, x: np.float32, y: np.float32) -> np.float32:
+    if kind == _DOT:
+        return np.float32(w * y)
+    if kind == _L1:
+        return w if x > y else -w
+    return np.float32(w * (x - y))
+
+
+@inlined
+def _modulus_gradient(
+    add: bool,
     centres: Floats,
     row: int,
     others: Floats,
     ids: Ids,
     weights: Floats,
-    p: int,
+    start: int,
+    stop: int,
     out: Floats,
     i: int,
 ) -> None:
-    """As `_add_four`, with half as many loops to enter and leave."""
-    a, b, c, d = ids[p], ids[p + 1], ids[p + 2], ids[p + 3]
-    e, f, g, h = ids[p + 4], ids[p + 5], ids[p + 6], ids[p + 7]
-    wa, wb, wc, wd = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
-    we, wf, wg, wh = weights[p + 4], weights[p + 5], weights[p + 6], weights[p + 7]
-    if kind == _L1:
-        for k in range(out.shape[1]):
-            x = centres[row, k]
-            left = (wa if x > others[a, k] else _ZERO) + (wb if x > others[b, k] else _ZERO)
-            right = (wc if x > others[c, k] else _ZERO) + (wd if x > others[d, k] else _ZERO)
-            left += (we if x > others[e, k] else _ZERO) + (wf if x > others[f, k] else _ZERO)
-            right += (wg if x > others[g, k] else _ZERO) + (wh if x > others[h, k] else _ZERO)
-            out[i, k] += left + right
-    else:
-        for k in range(out.shape[1]):
-            left = (wa * others[a, k] + wb * others[b, k]) + (wc * others[c, k] + wd * others[d, k])
-            right = (we * others[e, k] + wf * others[f, k]) + (wg * others[g, k] + wh * others[h, k])
-            out[i, k] += left + right
-
-
-@compiled
-def _add_four(
-    kind: int,
-    centres: Floats,
-    row: int,
-    others: Floats,
-    ids: Ids,
-    weights: Floats,
-    p: int,
-    out: Floats,
-    i: int,
-) -> None:
-    """out[i] += Σ w·other, or for L1 the weights of those below the centre; by four, to touch it less."""
-    a, b, c, d = ids[p], ids[p + 1], ids[p + 2], ids[p + 3]
-    wa, wb, wc, wd = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
-    if kind == _L1:
-        for k in range(out.shape[1]):
-            x = centres[row, k]
-            left = (wa if x > others[a, k] else _ZERO) + (wb if x > others[b, k] else _ZERO)
-            right = (wc if x > others[c, k] else _ZERO) + (wd if x > others[d, k] else _ZERO)
-            out[i, k] += left + right
-    else:
-        for k in range(out.shape[1]):
-            out[i, k] += (wa * others[a, k] + wb * others[b, k]) + (wc * others[c, k] + wd * others[d, k])
-
-
-@compiled
-def _add_one(
-    kind: int, centres: Floats, row: int, others: Floats, a: int, w: np.float32, out: Floats, i: int
-) -> None:
-    if kind == _L1:
-        for k in range(out.shape[1]):
-            out[i, k] += w if centres[row, k] > others[a, k] else _ZERO
-    else:
-        for k in range(out.shape[1]):
-            out[i, k] += w * others[a, k]
-
-
-@compiled
-def _add_modulus(
-    centres: Floats, row: int, others: Floats, a: int, w: np.float32, out: Floats, i: int
-) -> None:
-    """out[i] += w · ∂ Σ|centre − other| / ∂centre."""
+    """The same where the first half of the columns are real parts and the second imaginary ones."""
     half = out.shape[1] // 2
-    for k in range(half):
-        x = centres[row, k] - others[a, k]
-        y = centres[row, half + k] - others[a, half + k]
-        s = w / np.sqrt(x * x + y * y + _TINY)
-        out[i, k] += s * x
-        out[i, half + k] += s * y
-
-
-@compiled
-def _query_gradients_by_entity(
-    kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
-) -> None:
-    starts, places, owners = pairs
-    out[:] = 0
-    for row in range(table.shape[0]):
-        for p in range(starts[row], starts[row + 1]):
-            b = owners[p]
-            if kind == _MODULUS:
-                _add_modulus(queries, b, table, row, weights[places[p]], out, b)
-            else:
-                _add_one(kind, queries, b, table, row, weights[places[p]], out, b)
-    n = weights.shape[0] // queries.shape[0]
-    for b in range(queries.shape[0]):
-        _finish(kind, queries, b, weights, b * n, (b + 1) * n, out, b)
+    whole = half - half % LANES
+    tiny = every(_TINY)
+    for k in range(0, whole, LANES):
+        real, imaginary = load(centres, row, k), load(centres, row, half + k)
+        a, b = _begin(add, out, i, k), _begin(add, out, i, half + k)
+        for p in range(start, stop):
+            x, y = real - load(others, ids[p], k), imaginary - load(others, ids[p], half + k)
+            s = every(weights[p]) / root(x * x + y * y + tiny)
+            a += s * x
+            b += s * y
+        store(out, i, k, a)
+        store(out, i, half + k, b)
+    for k in range(whole, half):
+        u, v = (out[i, k], out[i, half + k]) if add else (_ZERO, _ZERO)
+        for p in range(start, stop):
+            x0, y0 = centres[row, k] - others[ids[p], k], centres[row, half + k] - others[ids[p], half + k]
+            s0 = weights[p] / np.sqrt(x0 * x0 + y0 * y0 + _TINY)
+            u += s0 * x0
+            v += s0 * y0
+        out[i, k], out[i, half + k] = u, v

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "inlined"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +20,14 @@ R = TypeVar("R")
 _FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": _FASTMATH, "error_model": "numpy"}
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of arrays; x / 0 is infinite, because a check would stop vectorising."""
-    options: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": _FASTMATH, "error_model": "numpy"}
-    return cast(Callable[P, R], njit(**options)(function))
+    return cast(Callable[P, R], njit(**_OPTIONS)(function))
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that becomes part of its caller: tests of what is constant there cost nothing."""
+    return cast(Callable[P, R], njit(**_OPTIONS, forceinline=True)(function))

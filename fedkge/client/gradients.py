@@ -190,7 +190,7 @@ def _score(
     numbers = np.float32(objective.margin), np.float32(objective.temperature)
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
     at_query = np.empty_like(queries)
-    query_gradients(kind, queries, table, candidates, coefficients, pairs, at_query)
+    query_gradients(kind, queries, table, coefficients, pairs, at_query)
     return losses, coefficients, at_query
 
 
