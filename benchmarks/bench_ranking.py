@@ -1,9 +1,9 @@
 """Two-sided filtered ranking: speed against PyKEEN, which ranks the first of our triples, and equality.
 
 Speed is measured on the initial rows; we score a question once, however many triples ask it. The naive
-ranking counts all float64 scores of one question at a time. On the initial rows it excuses candidates whose score is
-the target's to within float32 rounding; on a grid of small integers, where every sum is exact in float32 and
-ties abound, it excuses nothing. PyKEEN's RotatE has another score, so only its speed is compared.
+ranking counts all float64 scores of one question at a time. On the initial rows it excuses candidates whose
+score is the target's to within float32 rounding; on a grid of small integers, where every sum is exact in
+float32 and ties abound, it excuses nothing. PyKEEN's RotatE has another score: only its speed is compared.
 """
 
 from __future__ import annotations
