@@ -15,7 +15,7 @@ demo: $(VENV)/.ready
 	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.4 --out demo
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -18,6 +18,14 @@ settings.register_profile(
 settings.load_profile("fedkge")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With two workers, simulations go to one, first, where they share a Ray; other files stay whole."""
+    for item in items:
+        group = "simulations" if "simulations" in item.path.parts else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: "simulations" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of published datasets."""
