@@ -121,6 +121,7 @@ class PrivacySettings(Settings):
     threshold: int | None = Field(default=None, ge=3)
     min_holders: int = Field(default=3, ge=1)
     clip: float = Field(default=8.0, gt=0, allow_inf_nan=False)
+    consistency: bool = False
 
     def quorum(self, clients: int) -> int:
         """How many must answer for a sum: over two thirds, and so many that no row loses all its holders."""

@@ -47,6 +47,7 @@ class Plan:
     run: str
     threshold: int
     clip: float
+    signed: bool  # every sum has a consistency round
     tables: Mapping[str, SharedTable]
 
     def with_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> Plan:
@@ -71,6 +72,7 @@ class Plan:
             purpose,
             lengths[purpose],
             threshold=len(self.roster) if everybody else self.threshold,
+            signed=self.signed,
             attempt=attempt,
             context=self._listings if purpose == "holders" else self._context,
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
+from fedkge.crypto.union.listing import Listing
 from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
 from fedkge.crypto.wire import HEADER_SIZE, Kind
 from fedkge.errors import DropoutError, MessageError, RefusedError
@@ -36,8 +37,10 @@ class UnionRows:
     digest: bytes  # bind it as `context` of later sessions: a client shown another list then cannot take part
 
 
-class UnionServer(ABC):
+class UnionServer:
     """The server's side: one request per client and step."""
+
+    listing: Listing
 
     def __init__(self, session: UnionSession, *, expected: int) -> None:
         self.session = session
@@ -56,9 +59,11 @@ class UnionServer(ABC):
             raise MessageError(f"clients {strangers} answer, but were not asked")
         self._handle(replies)
 
-    @abstractmethod
     def listing_message(self) -> bytes:
         """The union, for all clients."""
+        if not self.done:
+            raise RefusedError("the union is not known yet: collect replies until `done`")
+        return self.listing.to_bytes(self.session.id)
 
     def _ask(self, requests: dict[int, bytes], handle: Callable[[Replies], None]) -> None:
         self.requests, self._handle = requests, handle
@@ -77,9 +82,9 @@ class UnionServer(ABC):
         if missing:
             raise DropoutError(f"clients {missing} did not answer; this step of the union needs everybody")
 
-    def _require_finished(self) -> None:
-        if not self.done:
-            raise RefusedError("the union is not known yet: collect replies until `done`")
+    def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
+        """What replies of one part hold."""
+        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
 
 
 class UnionClient(ABC):

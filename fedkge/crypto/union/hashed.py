@@ -26,7 +26,7 @@ class HashedUnionServer(UnionServer):
         self, session: UnionSession, *, expected: int = 0, listing: PseudonymListing | None = None
     ) -> None:
         super().__init__(session, expected=expected)
-        self.listing = listing or PseudonymListing(Pseudonyms.empty())
+        self.listing: PseudonymListing = listing or PseudonymListing(Pseudonyms.empty())
         self._group = GroupKeyServer(session.roster, session.run)
         if session.generation == 0:
             self._ask_all(write_parts(Kind.UNION_OPEN, session.id, SERVER), self._on_adverts)
@@ -56,13 +56,6 @@ class HashedUnionServer(UnionServer):
         packed = reader.array(WIRE)
         reader.finish()
         return Pseudonyms.of_wire(packed)
-
-    def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
-        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
-
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
 
 
 class KeyedUnionClient(UnionClient):

@@ -23,20 +23,14 @@ class PlainUnionServer(UnionServer):
         self, session: UnionSession, *, expected: int = 0, listing: NameListing | None = None
     ) -> None:
         super().__init__(session, expected=expected)
-        self.listing = listing or NameListing(())
+        self.listing: NameListing = listing or NameListing(())
         self._ask_all(write_parts(Kind.UNION_IDS, session.id, SERVER), self._on_ids)
 
     def _on_ids(self, replies: Replies) -> None:
         self._require_all(replies)
-        held = [
-            read_parts(reply, Kind.UNION_IDS, self.session.id, u, count=1) for u, reply in replies.items()
-        ]
-        self.listing = self.listing.append(name for (packed,) in held for name in read_names(packed))
+        held = self._single_parts(replies, Kind.UNION_IDS).values()
+        self.listing = self.listing.append(name for packed in held for name in read_names(packed))
         self._finish()
-
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
 
 
 class PlainUnionClient(UnionClient):

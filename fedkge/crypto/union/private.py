@@ -1,12 +1,13 @@
 """The union that shows the server pseudonyms and their number, and nothing about any one client (K0 to K4).
 
 Each step carries a part of the key agreement and a part of the secure aggregation of the tables, so the
-first try takes four exchanges. A table that does not peel is sent again with twice the cells, freshly masked.
+first try takes four exchanges, or five if the clients sign the survivors. A table that does not peel is sent
+again with twice the cells, freshly masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -64,7 +65,7 @@ class PrivateUnionServer(UnionServer):
         _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
         super().__init__(session, expected=expected)
-        self.listing = listing or PseudonymListing(Pseudonyms.empty())
+        self.listing: PseudonymListing = listing or PseudonymListing(Pseudonyms.empty())
         self.survivors: tuple[int, ...] = ()
         self._group = GroupKeyServer(session.roster, session.run)
         self._needs_key = session.generation == 0 if agree_on_key is None else agree_on_key
@@ -111,8 +112,19 @@ class PrivateUnionServer(UnionServer):
         self._compare(confirmations)
         self._collect(tables)
         survivors = self._sum.announce_survivors()
+        if self.session.signed:
+            request = write_parts(Kind.UNION_CONSENT, self.session.id, SERVER, survivors)
+            self._ask(dict.fromkeys(tables, request), self._on_consents)
+        else:
+            self._ask_to_reveal(tables, survivors)
+
+    def _on_consents(self, replies: Replies) -> None:
+        self._collect(self._single_parts(replies, Kind.UNION_CONSENT))
+        self._ask_to_reveal(replies, self._sum.announce_quorum())
+
+    def _ask_to_reveal(self, clients: Iterable[int], survivors: bytes) -> None:
         request = write_parts(Kind.UNION_REVEAL, self.session.id, SERVER, survivors)
-        self._ask(dict.fromkeys(tables, request), self._on_reveals)
+        self._ask(dict.fromkeys(clients, request), self._on_reveals)
 
     def _compare(self, confirmations: Replies) -> None:
         """Raise if the clients hold different keys: somebody sent different parts to different clients."""
@@ -126,9 +138,7 @@ class PrivateUnionServer(UnionServer):
             )
 
     def _on_reveals(self, replies: Replies) -> None:
-        for u, reply in replies.items():
-            (reveal,) = read_parts(reply, Kind.UNION_REVEAL, self.session.id, u, count=1)
-            self._sum.collect(u, reveal)
+        self._collect(self._single_parts(replies, Kind.UNION_REVEAL))
         total = self._sum.total()
         try:
             found = list_table(self._shape, total)
@@ -147,10 +157,6 @@ class PrivateUnionServer(UnionServer):
         self._attempt, self._expected, self._needs_key = self._attempt + 1, 2 * self._expected, False
         self._open()
 
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
-
 
 class PrivateUnionClient(KeyedUnionClient):
     """Sends a table of its pseudonyms under masks that only the sum over all clients sheds."""
@@ -159,6 +165,7 @@ class PrivateUnionClient(KeyedUnionClient):
         Kind.UNION_OPEN: "advertise",
         Kind.UNION_KEYS: "share_keys",
         Kind.UNION_TABLE: "send_table",
+        Kind.UNION_CONSENT: "consent",
         Kind.UNION_REVEAL: "unmask",
     }
 
@@ -219,6 +226,12 @@ class PrivateUnionClient(KeyedUnionClient):
     def _confirmation(self) -> bytes:
         purpose = b"fedkge confirmation" + self.session.id
         return derive_key(self._key, purpose)[:CONFIRMATION_SIZE] if self._key else b""
+
+    def consent(self, request: bytes) -> bytes:
+        """Sign whose tables are summed, in a union with a consistency round."""
+        (survivors,) = read_parts(request, Kind.UNION_CONSENT, self.session.id, count=1)
+        consent = self._running().consent(survivors)
+        return write_parts(Kind.UNION_CONSENT, self.session.id, self.index, consent)
 
     def unmask(self, request: bytes) -> bytes:
         """K3: the shares that unmask the sum of the tables."""
