@@ -24,7 +24,7 @@ from fedkge.client.models import build_model
 from fedkge.client.participant import Participant
 from fedkge.client.secrets import Secrets
 from fedkge.client.state import StateFiles
-from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient, UnionSession
+from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient, union_session
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, MessageError, RefusedError, TamperError
 from fedkge.exchange import Download, Table, Upload
@@ -257,10 +257,8 @@ class SecureParticipant(Participant):
         if name not in self._unions:
             labels = {"entity": self.graph.entity_labels, "relation": self.graph.relation_labels}[name]
             roster = self.secrets.keyring.roster
-            privacy = self.experiment.privacy
-            quorum = privacy.quorum(len(roster))
-            session = UnionSession(roster, self.run, name, threshold=quorum, signed=privacy.consistency)
-            kind, _ = UNION_MODES[privacy.union]
+            session = union_session(roster, self.run, name, self.experiment.privacy)
+            kind, _ = UNION_MODES[self.experiment.privacy.union]
             union = kind(session, self.client, self.secrets.keyring.identity, self.secrets.journal, labels)
             if name in self.secrets.notes:
                 union.restore_secrets(self.secrets.notes[name])

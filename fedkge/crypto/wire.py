@@ -55,6 +55,9 @@ class Kind(IntEnum):
     UNION_CONSENT = 47
     OPRF_POINTS = 56
     OPRF_STATE = 57
+    OPRF_QUERY = 58
+    OPRF_HELP = 59
+    OPRF_ANSWER = 60
 
 
 class Writer:

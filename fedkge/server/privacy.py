@@ -100,11 +100,13 @@ _IDENTIFIERS = {
     "plain": "all {} labels of the {} table",
     "hashed": "{} pseudonyms of the {} table, under a key that only the clients have",
     "private": "{} pseudonyms of the {} table, under a key that only the clients have",
+    "oprf": "{} pseudonyms of the {} table, which no client can compute alone",
 }
 _HOLDERS = {
     "plain": "which client holds which label",
     "hashed": "which client holds which pseudonym",
     "private": "nothing",
+    "oprf": "nothing",
 }
 
 
@@ -146,6 +148,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         raise SettingError(
             "federation.weighting: 'triples' would need every client's triple counts, which secure "
             f'aggregation hides; set federation.weighting = "holders", {remedy}'
+        )
+    if privacy.union == "oprf" and privacy.helpers > n:
+        raise SettingError(
+            f"privacy.helpers: {privacy.helpers} of {n} clients; choose 1 to {n}: helpers are clients, and "
+            "c + 1 of them withstand c that collude"
         )
     quorum = privacy.quorum(n)
     if not n // 2 + 1 <= quorum <= n:

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Plan, Roster, SharedTable, UnionServer, UnionSession
+from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Plan, Roster, SharedTable, UnionServer, union_session
 from fedkge.errors import DataError, DropoutError, FederationError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
@@ -160,13 +160,8 @@ class SecureFederation(Federation):
 
     def _union(self, name: str) -> UnionServer:
         _, kind = UNION_MODES[self.experiment.privacy.union]
-        privacy = self.experiment.privacy
-        quorum = privacy.quorum(len(self.roster))
-        session = UnionSession(self.roster, self._run, name, threshold=quorum, signed=privacy.consistency)
-        expected = _EXPECTED[name]
-        if self.experiment.privacy.union == "private":
-            return kind(session, expected=expected, attempt=self.sums.first_attempt)  # type: ignore[call-arg]
-        return kind(session, expected=expected)
+        session = union_session(self.roster, self._run, name, self.experiment.privacy)
+        return kind(session, expected=_EXPECTED[name], attempt=self.sums.first_attempt)
 
     def _unite(self, unions: Mapping[str, UnionServer], uploads: Mapping[int, Upload]) -> None:
         round = self.standing.round
@@ -184,8 +179,8 @@ class SecureFederation(Federation):
                     asked.setdefault(client, {})[f"union {name}"] = request
             if not asked:
                 return
-            uploads = self.messenger.ask(
-                dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked
+            uploads = self.messenger.ask(  # a union knows itself whether enough have answered
+                dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked, fewest=0
             )
 
     def _count(self, round: int, listings: Mapping[str, bytes]) -> None:

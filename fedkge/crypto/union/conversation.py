@@ -42,9 +42,10 @@ class UnionServer:
 
     listing: Listing
 
-    def __init__(self, session: UnionSession, *, expected: int) -> None:
+    def __init__(self, session: UnionSession, *, expected: int, attempt: int = 0) -> None:
         self.session = session
         self._expected = expected  # how many items a table should hold; modes without one ignore it
+        self._attempt = attempt  # of the first secure sum; modes without one ignore it
         self.requests: dict[int, bytes] = {}
         self._handle: Callable[[Replies], None] = self._nothing_expected
 

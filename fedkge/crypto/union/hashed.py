@@ -23,9 +23,14 @@ class HashedUnionServer(UnionServer):
     """Three steps: keys, envelopes, pseudonyms; later generations need the last alone."""
 
     def __init__(
-        self, session: UnionSession, *, expected: int = 0, listing: PseudonymListing | None = None
+        self,
+        session: UnionSession,
+        *,
+        expected: int = 0,
+        attempt: int = 0,
+        listing: PseudonymListing | None = None,
     ) -> None:
-        super().__init__(session, expected=expected)
+        super().__init__(session, expected=expected, attempt=attempt)
         self.listing: PseudonymListing = listing or PseudonymListing(Pseudonyms.empty())
         self._group = GroupKeyServer(session.roster, session.run)
         if session.generation == 0:

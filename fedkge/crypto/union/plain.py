@@ -20,9 +20,14 @@ class PlainUnionServer(UnionServer):
     """One step: all identifiers of all clients."""
 
     def __init__(
-        self, session: UnionSession, *, expected: int = 0, listing: NameListing | None = None
+        self,
+        session: UnionSession,
+        *,
+        expected: int = 0,
+        attempt: int = 0,
+        listing: NameListing | None = None,
     ) -> None:
-        super().__init__(session, expected=expected)
+        super().__init__(session, expected=expected, attempt=attempt)
         self.listing: NameListing = listing or NameListing(())
         self._ask_all(write_parts(Kind.UNION_IDS, session.id, SERVER), self._on_ids)
 

@@ -60,17 +60,19 @@ class PrivateUnionServer(UnionServer):
         expected: int = DEFAULT_EXPECTED,
         max_expected: int = MAX_EXPECTED,
         listing: PseudonymListing | None = None,
-        agree_on_key: bool | None = None,
         attempt: int = 0,
         _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
-        super().__init__(session, expected=expected)
+        super().__init__(session, expected=expected, attempt=attempt)
         self.listing: PseudonymListing = listing or PseudonymListing(Pseudonyms.empty())
         self.survivors: tuple[int, ...] = ()
         self._group = GroupKeyServer(session.roster, session.run)
-        self._needs_key = session.generation == 0 if agree_on_key is None else agree_on_key
+        self._needs_key = session.generation == 0
         self._entropy = _entropy
-        self._attempt, self._max_expected = attempt, max_expected
+        self._max_expected = max_expected
+        self._begin()
+
+    def _begin(self) -> None:
         self._open()
 
     def _open(self) -> None:
@@ -178,11 +180,9 @@ class PrivateUnionClient(KeyedUnionClient):
         identifiers: Sequence[str],
         *,
         key: bytes = b"",
-        pseudonyms: Pseudonyms | None = None,
         _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
         super().__init__(session, index, identity, journal, identifiers, key=key, _entropy=_entropy)
-        self._pseudonyms = pseudonyms
         self._opening = b""
         self._machine: SecureAggregationClient | None = None
 
