@@ -49,9 +49,6 @@ class Conversation:
         oblivious = {"helpers": (0, n - 1), "budget": max(map(len, held))} if mode == "oprf" else {}
         self.session = UnionSession(roster(n), "run", "relation", generation, signed=signed, **oblivious)
         client_class, server_class = UNION_MODES[mode]
-        entropies = [
-            {} if mode == "plain" else {"_entropy": stream(seed, mode, generation, u)} for u in range(n)
-        ]
         self.journals = journals or [Journal() for _ in range(n)]
         self.clients: list[UnionClient] = [
             client_class(
@@ -61,11 +58,11 @@ class Conversation:
                 self.journals[u],
                 held[u],
                 key=keys[u] if keys else b"",
-                **entropies[u],
+                _entropy=stream(seed, mode, generation, u),
             )
             for u in range(n)
         ]
-        self.server: UnionServer = server_class(self.session, expected=expected, listing=listing)  # type: ignore[call-arg]
+        self.server: UnionServer = server_class(self.session, expected=expected, listing=listing)
         self.uploads: dict[int, list[bytes]] = {u: [] for u in range(n)}
         self.downloads: list[bytes] = []
         self.exchanges = 0
@@ -307,7 +304,8 @@ class Spoiler(PrivateUnionClient):
 
 def test_a_false_table_blocks_the_union_and_nothing_is_listed() -> None:
     conversation = Conversation("private", HELD)
-    conversation.server = PrivateUnionServer(conversation.session, expected=64, max_expected=300)
+    conversation.server = PrivateUnionServer(conversation.session, expected=64)
+    conversation.server.max_expected = 300
     conversation.clients[1] = Spoiler(conversation.session, 1, identity(1), Journal(), HELD[1])
     with pytest.raises(TamperError, match="no table for up to 256 items peels: a client's table is false"):
         conversation.run()

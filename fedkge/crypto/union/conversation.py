@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.listing import Listing
@@ -27,6 +28,8 @@ __all__ = ["UnionClient", "UnionRows", "UnionServer"]
 
 Replies = Mapping[int, bytes]
 
+DEFAULT_EXPECTED = 8192
+
 
 @dataclass(frozen=True, eq=False)
 class UnionRows:
@@ -37,17 +40,30 @@ class UnionRows:
     digest: bytes  # bind it as `context` of later sessions: a client shown another list then cannot take part
 
 
-class UnionServer:
+class UnionServer(ABC):
     """The server's side: one request per client and step."""
 
-    listing: Listing
+    no_rows: ClassVar[Listing]
 
-    def __init__(self, session: UnionSession, *, expected: int, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        session: UnionSession,
+        *,
+        listing: Listing | None = None,  # of the generation before, if this is a later one
+        expected: int = DEFAULT_EXPECTED,  # how many items a table should hold; not all modes have one
+        attempt: int = 0,  # of the first secure sum; not all modes have one
+        _entropy: Entropy = OPERATING_SYSTEM,
+    ) -> None:
         self.session = session
-        self._expected = expected  # how many items a table should hold; modes without one ignore it
-        self._attempt = attempt  # of the first secure sum; modes without one ignore it
+        self.listing = listing or self.no_rows
+        self._expected, self._attempt, self._entropy = expected, attempt, _entropy
         self.requests: dict[int, bytes] = {}
         self._handle: Callable[[Replies], None] = self._nothing_expected
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Ask the first question."""
 
     @property
     def done(self) -> bool:
@@ -101,11 +117,17 @@ class UnionClient(ABC):
         journal: Journal,
         identifiers: Sequence[str],
         *,
-        key: bytes = b"",  # the group key of the first generation, if this is a later one
+        key: bytes = b"",  # what the first generation exported, if this is a later one
+        _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
         self.session, self.index = session, index
-        self._identity, self._journal = identity, journal
+        self._identity, self._journal, self._entropy = identity, journal, _entropy
         self._identifiers, self._key = identifiers, key
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Set up what the mode keeps between steps."""
 
     def answer(self, request: bytes) -> bytes:
         """The reply to whatever the server asks next."""
@@ -120,7 +142,7 @@ class UnionClient(ABC):
         """This client's rows in the union."""
 
     def export_key(self) -> bytes:
-        """The group key, which later generations need: for the client's own file, and never for a message."""
+        """The key that later generations need: for the client's own file, and never for a message."""
         return self._key
 
     def export_secrets(self) -> bytes:

@@ -6,19 +6,15 @@ helper returns travels with the opening of the tables. That is one exchange, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
-from fedkge.crypto.journal import Journal
-from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.conversation import Replies
 from fedkge.crypto.union.oprf import POINT_SIZE, OprfHelper, OprfQuery
 from fedkge.crypto.union.private import PrivateUnionClient, PrivateUnionServer
 from fedkge.crypto.union.pseudonyms import WIRE, Pseudonyms
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind
 from fedkge.errors import RefusedError
 
@@ -28,7 +24,7 @@ __all__ = ["ObliviousUnionClient", "ObliviousUnionServer"]
 class ObliviousUnionServer(PrivateUnionServer):
     """Carries the queries along the chain of helpers, and then learns what the private union shows."""
 
-    def _begin(self) -> None:
+    def _ask_first(self) -> None:
         self._needs_key = False
         self._points: dict[int, bytes] = {}
         self._ask_all(write_parts(Kind.OPRF_QUERY, self.session.id, SERVER), self._on_queries)
@@ -75,25 +71,16 @@ class ObliviousUnionClient(PrivateUnionClient):
         **PrivateUnionClient.answers,
     }
 
-    def __init__(
-        self,
-        session: UnionSession,
-        index: int,
-        identity: Identity,
-        journal: Journal,
-        identifiers: Sequence[str],
-        *,
-        key: bytes = b"",  # a helper's secret of the first generation, if this is a later one
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, index, identity, journal, identifiers, _entropy=_entropy)
-        helpers, budget = session.helpers, session.budget
-        self._query = OprfQuery(session, helpers, budget, index, identity, identifiers, _entropy=_entropy)
+    def _prepare(self) -> None:
+        super()._prepare()
+        session, secret, self._key = self.session, self._key, b""  # a helper's secret is no group key
+        chain = session.helpers, session.budget, self.index, self._identity
+        self._query = OprfQuery(session, *chain, self._identifiers, _entropy=self._entropy)
         self._helper: OprfHelper | None = None
-        if index in helpers:
-            self._helper = OprfHelper(session, helpers, budget, index, identity, journal, _entropy=_entropy)
-            if key:
-                self._helper.secret = int.from_bytes(key, "little")
+        if self.index in session.helpers:
+            self._helper = OprfHelper(session, *chain, self._journal, _entropy=self._entropy)
+            if secret:
+                self._helper.secret = int.from_bytes(secret, "little")
 
     def query(self, request: bytes) -> bytes:
         """The client's names, blinded and padded to the budget."""

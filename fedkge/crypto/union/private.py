@@ -7,22 +7,20 @@ again with twice the cells, freshly masked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
-from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.group_key import GroupKeyServer
-from fedkge.crypto.journal import Journal
-from fedkge.crypto.keys import Identity, derive_key
+from fedkge.crypto.keys import derive_key
 from fedkge.crypto.union.conversation import Replies, UnionServer
 from fedkge.crypto.union.hashed import KeyedUnionClient
-from fedkge.crypto.union.listing import PseudonymListing
+from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import Pseudonyms
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
@@ -30,7 +28,6 @@ from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
 
 CONFIRMATION_SIZE = 16
-DEFAULT_EXPECTED = 8192
 MAX_EXPECTED = 1 << 21  # a table of 68 MB per client
 
 
@@ -53,26 +50,17 @@ def read_opening(message: bytes, session: bytes) -> tuple[int, TableShape]:
 class PrivateUnionServer(UnionServer):
     """Learns the pseudonyms of the union and their number."""
 
-    def __init__(
-        self,
-        session: UnionSession,
-        *,
-        expected: int = DEFAULT_EXPECTED,
-        max_expected: int = MAX_EXPECTED,
-        listing: PseudonymListing | None = None,
-        attempt: int = 0,
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, expected=expected, attempt=attempt)
-        self.listing: PseudonymListing = listing or PseudonymListing(Pseudonyms.empty())
-        self.survivors: tuple[int, ...] = ()
-        self._group = GroupKeyServer(session.roster, session.run)
-        self._needs_key = session.generation == 0
-        self._entropy = _entropy
-        self._max_expected = max_expected
-        self._begin()
+    listing: PseudonymListing
+    no_rows: ClassVar[Listing] = PseudonymListing(Pseudonyms.empty())
+    max_expected: int = MAX_EXPECTED  # beyond it, a table that does not peel is taken for false
 
     def _begin(self) -> None:
+        self.survivors: tuple[int, ...] = ()
+        self._group = GroupKeyServer(self.session.roster, self.session.run)
+        self._needs_key = self.session.generation == 0
+        self._ask_first()
+
+    def _ask_first(self) -> None:
         self._open()
 
     def _open(self) -> None:
@@ -151,7 +139,7 @@ class PrivateUnionServer(UnionServer):
         self._finish()
 
     def _enlarge(self) -> None:
-        if 2 * self._expected > self._max_expected:
+        if 2 * self._expected > self.max_expected:
             raise TamperError(
                 f"no table for up to {self._expected} items peels: a client's table is false, or the union "
                 "is larger than that; then raise max_expected"
@@ -171,18 +159,8 @@ class PrivateUnionClient(KeyedUnionClient):
         Kind.UNION_REVEAL: "unmask",
     }
 
-    def __init__(
-        self,
-        session: UnionSession,
-        index: int,
-        identity: Identity,
-        journal: Journal,
-        identifiers: Sequence[str],
-        *,
-        key: bytes = b"",
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, index, identity, journal, identifiers, key=key, _entropy=_entropy)
+    def _prepare(self) -> None:
+        super()._prepare()
         self._opening = b""
         self._machine: SecureAggregationClient | None = None
 
