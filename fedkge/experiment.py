@@ -116,11 +116,14 @@ class PrivacySettings(Settings):
     """What the server must not learn; without effect on strategies that share nothing."""
 
     section = "privacy"
-    union: Literal["private", "hashed", "plain"] = "private"
+    union: Literal["private", "oprf", "hashed", "plain"] = "private"
     secure_aggregation: bool = True
     threshold: int | None = Field(default=None, ge=3)
     min_holders: int = Field(default=3, ge=1)
     clip: float = Field(default=8.0, gt=0, allow_inf_nan=False)
+    consistency: bool = False
+    helpers: int = Field(default=2, ge=1)
+    query_budget: int = Field(default=4096, ge=1)
 
     def quorum(self, clients: int) -> int:
         """How many must answer for a sum: over two thirds, and so many that no row loses all its holders."""

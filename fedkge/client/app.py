@@ -117,6 +117,11 @@ def count(message: Message, context: Context) -> Message:
     return answer(message, context, "count")
 
 
+@app.query("consent")
+def consent(message: Message, context: Context) -> Message:
+    return answer(message, context, "consent")
+
+
 @app.query("unmask")
 def unmask(message: Message, context: Context) -> Message:
     return answer(message, context, "unmask")

@@ -24,7 +24,7 @@ from fedkge.client.models import build_model
 from fedkge.client.participant import Participant
 from fedkge.client.secrets import Secrets
 from fedkge.client.state import StateFiles
-from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient, UnionSession
+from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient, union_session
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, MessageError, RefusedError, TamperError
 from fedkge.exchange import Download, Table, Upload
@@ -89,7 +89,8 @@ class SecureParticipant(Participant):
     @property
     def plan(self) -> Plan:
         roster, privacy = self.secrets.keyring.roster, self.experiment.privacy
-        return Plan(roster, self.run, privacy.quorum(len(roster)), privacy.clip, self.tables)
+        quorum = privacy.quorum(len(roster))
+        return Plan(roster, self.run, quorum, privacy.clip, privacy.consistency, self.tables)
 
     # Before the first round: the union, and who is in the plan.
 
@@ -162,6 +163,16 @@ class SecureParticipant(Participant):
             self.files.prune(download.facts["keep"], until=download.facts["settled"])
             self._train(download.round)
         return self._masked(download, "delta", None)
+
+    def consent(self, download: Download) -> Upload:
+        """Sign over whom the sum goes, where all clients compare what the server shows them."""
+        session = self._session(download, "sum")
+        survivors = download.letters["survivors"]
+        return self._answer(
+            download,
+            f"consent {session.id.hex()}",
+            lambda: {"consent": self.secrets.machine(session).consent(survivors)},
+        )
 
     def unmask(self, download: Download) -> Upload:
         """Help to unmask the sum, once and for one set of survivors; deal the next session's shares."""
@@ -246,8 +257,7 @@ class SecureParticipant(Participant):
         if name not in self._unions:
             labels = {"entity": self.graph.entity_labels, "relation": self.graph.relation_labels}[name]
             roster = self.secrets.keyring.roster
-            quorum = self.experiment.privacy.quorum(len(roster))
-            session = UnionSession(roster, self.run, name, threshold=quorum)
+            session = union_session(roster, self.run, name, self.experiment.privacy)
             kind, _ = UNION_MODES[self.experiment.privacy.union]
             union = kind(session, self.client, self.secrets.keyring.identity, self.secrets.journal, labels)
             if name in self.secrets.notes:
@@ -301,8 +311,11 @@ class SecureParticipant(Participant):
         following = self._session(download, "next") if download.facts.get("next") else None
 
         def answer() -> Letters:
-            vector = self._delta(session) if words is None else words
-            masked = self.secrets.machine(session).mask(download.letters["delivery"], vector)
+            machine, delivery = self.secrets.machine(session), download.letters["delivery"]
+            if words is None:
+                masked = machine.mask_in_place(delivery, self._write_delta)
+            else:
+                masked = machine.mask(delivery, words)
             return {"masked": masked, **(self._advertise(following) if following else {})}
 
         return self._answer(download, f"mask {session.id.hex()}", answer)
@@ -315,9 +328,8 @@ class SecureParticipant(Participant):
                 letters = self.secrets.settle(question, answer())
         return Upload(download.round, self.client, letters=letters)
 
-    def _delta(self, session: Session) -> Words:
-        """How far training moved each shared row, zero where it is not held; then the figures."""
-        words = np.zeros(session.length, dtype=np.uint32)
+    def _write_delta(self, words: Words) -> None:
+        """Over zeros, how far training moved each shared row that is held; then the figures."""
         start = clipped = values = 0
         for name, table in self.tables.items():
             holding = self.holdings[name]
@@ -339,7 +351,6 @@ class SecureParticipant(Participant):
             "values": values,
         }
         words[start:] = TRAINING.encode(figures)
-        return words
 
     def _save_tables(self) -> None:
         arrays: dict[str, NDArray[Any]] = {}

@@ -79,9 +79,11 @@ class FixedPoint:
             raise RefusedError(f"{num_bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
         return Encoded(words, num_clipped)
 
-    def decode(self, words: NDArray[np.uint32]) -> NDArray[np.float64]:
-        """The sum as real numbers, exactly."""
-        return np.multiply(words.view(np.int32), 2.0**-self.fraction_bits, dtype=np.float64)
+    def decode(
+        self, words: NDArray[np.uint32], *, divisor: NDArray[np.int64] | int = 1
+    ) -> NDArray[np.float64]:
+        """The sum as real numbers, exactly; over a divisor, such as the holders of each row, rounded once."""
+        return np.divide(words.view(np.int32), divisor * 2.0**self.fraction_bits, dtype=np.float64)
 
 
 @compiled

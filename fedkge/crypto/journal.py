@@ -1,4 +1,4 @@
-"""What a client must remember for good: the sessions it opened and masked, and whom each unmasking covered.
+"""What a client must remember for good: sessions it opened and masked, whom each unmasking covered, queries.
 
 Training is deterministic, so the same round summed over two sets of survivors differs by one client's upload.
 The journal refuses that. Keep it in an atomic file, and write the file before any message leaves the client.
@@ -6,6 +6,7 @@ The journal refuses that. Keep it in an atomic file, and write the file before a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from fedkge.crypto.roster import Roster
@@ -23,7 +24,7 @@ class Journal:
     """One client's memory across all rounds and runs."""
 
     def __init__(self) -> None:
-        self._opened: dict[bytes, bool] = {}  # session → masked
+        self._opened: dict[bytes, bool] = {}  # session → masked; a query → answered
         self._revealed: dict[bytes, tuple[int, ...]] = {}  # label → survivors
         self._rosters: dict[str, bytes] = {}  # run → roster
 
@@ -60,6 +61,15 @@ class Journal:
                 f"{list(before)}; the difference to a sum over {list(survivors)} would reveal single clients"
             )
         self._revealed[session.label] = tuple(survivors)
+
+    def answer_query(self, union: bytes, client: int) -> None:
+        """Note that a client's names were looked up for a union, which happens once."""
+        spent = hashlib.sha256(b"fedkge query" + union + client.to_bytes(2, "little")).digest()
+        if spent in self._opened:
+            raise RefusedError(
+                f"client {client} has spent its query budget in this union; to unite anew, begin a new run"
+            )
+        self._opened[spent] = True
 
     def accept_roster(self, run: str, roster: Roster) -> None:
         """The operator's consent to a changed roster: the counts' difference reveals who holds what."""

@@ -23,7 +23,7 @@ from fedkge.errors import SettingError
 
 __all__ = ["CHUNK_BYTES", "STREAMS", "add_masks", "fastest_stream"]
 
-CHUNK_BYTES = 1 << 17  # stream, zeros and a piece of the vector stay in the second-level cache
+CHUNK_BYTES = 1 << 16  # streams, zeros and a piece of the vector stay in the second-level cache
 MAX_BYTES = (1 << 36) - 32  # where GCM's 32-bit counter would wrap
 SLACK_BYTES = 16  # update_into wants room for one more block
 ZEROS = memoryview(bytes(CHUNK_BYTES))
@@ -56,15 +56,12 @@ def fastest_stream() -> str:
     return min(taken, key=taken.__getitem__)
 
 
-def add_masks(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys, *, out: NDArray[Any]) -> None:
-    """out ← vector + Σ sign · stream(key), chunk by chunk; `out` may be the vector itself."""
+def add_masks(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> None:
+    """vector ← vector + Σ sign · stream(key), all streams of a chunk before the next chunk."""
     absorb = _absorber(vector, ring, signed_keys)
     step = CHUNK_BYTES // ring.word_size
     for start in range(0, len(vector), step):
-        chunk = out[start : start + step]
-        if out is not vector:
-            np.copyto(chunk, vector[start : start + step])
-        absorb(chunk)
+        absorb(vector[start : start + step])
 
 
 def _absorber(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> Callable[[NDArray[Any]], None]:
@@ -78,13 +75,13 @@ def _absorber(vector: NDArray[Any], ring: Ring, signed_keys: SignedKeys) -> Call
     groups = [streams[i : i + FUSED] for i in range(0, len(streams), FUSED)]
     flips = [ring.flips([sign for _, sign in group]) for group in groups]
     buffer = np.empty((FUSED, CHUNK_BYTES + SLACK_BYTES), dtype=np.uint8)
-    words, rows = buffer.view(ring.dtype), list(buffer)
+    words, rows = buffer.view(ring.dtype), [memoryview(row) for row in buffer]  # type: ignore[arg-type]
 
     def absorb(chunk: NDArray[Any]) -> None:
         zeros = ZEROS[: chunk.nbytes]
         for group, flip in zip(groups, flips, strict=True):
             for (stream, _), row in zip(group, rows, strict=False):
-                stream.update_into(zeros, row)  # type: ignore[arg-type]
+                stream.update_into(zeros, row)
             ring.absorb(chunk, words, flip)
         ring.settle(chunk)
 

@@ -17,12 +17,28 @@ from numpy.typing import NDArray
 from fedkge.crypto.fixed_point import FixedPoint
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
+from fedkge.crypto.union.session import UnionSession
 from fedkge.errors import MessageError
+from fedkge.experiment import PrivacySettings
 from fedkge.figures import RANKING, TRAINING
 
-__all__ = ["DIGEST_WORDS", "Plan", "SharedTable"]
+__all__ = ["DIGEST_WORDS", "Plan", "SharedTable", "union_session"]
 
 DIGEST_WORDS = 8  # a SHA-256 as words: their sum tells equal runs apart, and no client's own digest
+
+
+def union_session(roster: Roster, run: str, name: str, privacy: PrivacySettings) -> UnionSession:
+    """The union of one table, as client and server each derive it from their own settings."""
+    oblivious = privacy.union == "oprf"
+    return UnionSession(
+        roster,
+        run,
+        name,
+        threshold=privacy.quorum(len(roster)),
+        signed=privacy.consistency,
+        helpers=tuple(range(privacy.helpers)) if oblivious else (),
+        budget=privacy.query_budget if oblivious else 0,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +63,7 @@ class Plan:
     run: str
     threshold: int
     clip: float
+    signed: bool  # every sum has a consistency round
     tables: Mapping[str, SharedTable]
 
     def with_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> Plan:
@@ -71,6 +88,7 @@ class Plan:
             purpose,
             lengths[purpose],
             threshold=len(self.roster) if everybody else self.threshold,
+            signed=self.signed,
             attempt=attempt,
             context=self._listings if purpose == "holders" else self._context,
         )

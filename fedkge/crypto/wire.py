@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -51,8 +52,12 @@ class Kind(IntEnum):
     UNION_IDS = 44
     UNION_LISTING = 45
     UNION_STATE = 46
+    UNION_CONSENT = 47
     OPRF_POINTS = 56
     OPRF_STATE = 57
+    OPRF_QUERY = 58
+    OPRF_HELP = 59
+    OPRF_ANSWER = 60
 
 
 class Writer:
@@ -82,16 +87,21 @@ class Writer:
 
     def array(self, values: NDArray[Any]) -> Writer:
         """A vector after its length."""
-        np.copyto(self.space(len(values), values.dtype), values)
-        return self
+        return self.space(len(values), values.dtype, lambda room: np.copyto(room, values))
 
-    def space(self, length: int, dtype: str | np.dtype[Any]) -> NDArray[Any]:
-        """Room in the message for a vector, after its length, to be filled before `finish`."""
+    def space(
+        self, length: int, dtype: str | np.dtype[Any], fill: Callable[[NDArray[Any]], object]
+    ) -> Writer:
+        """A vector after its length, which `fill` writes over zeros in the message itself.
+
+        `fill` must not keep the array: while anybody has it, `finish` copies the whole message.
+        """
         self.number(length, 8)
         start, size = self._message.tell(), length * np.dtype(dtype).itemsize
         self._message.seek(start + max(size - 1, 0))
         self._message.write(bytes(min(size, 1)))
-        return np.frombuffer(self._message.getbuffer()[start : start + size], dtype=dtype)
+        fill(np.frombuffer(self._message.getbuffer()[start : start + size], dtype=dtype))
+        return self
 
     def finish(self) -> bytes:
         return self._message.getvalue()

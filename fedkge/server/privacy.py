@@ -23,6 +23,7 @@ class Privacy:
 
     union: str
     secure_aggregation: bool
+    consistency: bool
     rows_not_shared: Mapping[str, int]  # table -> rows with too few holders
     clip_rate: float | None
     learned: tuple[str, ...]
@@ -31,9 +32,10 @@ class Privacy:
     def without_protection(cls, shared: Sequence[str]) -> Privacy:
         """Tables as they are, from each client by name."""
         if not shared:
-            return cls("none", False, {}, None, (_SCORES,))
+            return cls("none", False, False, {}, None, (_SCORES,))
         return cls(
             "plain",
+            False,
             False,
             dict.fromkeys(shared, 0),
             None,
@@ -53,11 +55,13 @@ class Privacy:
         clip_rate: float,
         num_clients: int,
         fewest: int,
+        consistency: bool,
     ) -> Privacy:
         """Sums over the roster; who holds what depends on the mode of the union."""
         return cls(
             mode,
             True,
+            consistency,
             not_shared,
             clip_rate,
             (
@@ -82,6 +86,7 @@ class Privacy:
         return {
             "union": self.union,
             "secure_aggregation": self.secure_aggregation,
+            "consistency": self.consistency,
             "rows_not_shared": dict(self.rows_not_shared),
             "clip_rate": self.clip_rate,
             "epsilon": None,
@@ -95,11 +100,13 @@ _IDENTIFIERS = {
     "plain": "all {} labels of the {} table",
     "hashed": "{} pseudonyms of the {} table, under a key that only the clients have",
     "private": "{} pseudonyms of the {} table, under a key that only the clients have",
+    "oprf": "{} pseudonyms of the {} table, which no client can compute alone",
 }
 _HOLDERS = {
     "plain": "which client holds which label",
     "hashed": "which client holds which pseudonym",
     "private": "nothing",
+    "oprf": "nothing",
 }
 
 
@@ -113,6 +120,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
             raise SettingError(
                 f"privacy.union: '{privacy.union}' hides nothing when every upload names its rows; set "
                 'privacy.secure_aggregation = true, or privacy.union = "plain"'
+            )
+        if privacy.consistency:
+            raise SettingError(
+                "privacy.consistency: clients sign over whom a secure sum goes, and there is none; set "
+                "privacy.secure_aggregation = true, or privacy.consistency = false"
             )
         return
     remedy = 'or set privacy.secure_aggregation = false and privacy.union = "plain"'
@@ -136,6 +148,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         raise SettingError(
             "federation.weighting: 'triples' would need every client's triple counts, which secure "
             f'aggregation hides; set federation.weighting = "holders", {remedy}'
+        )
+    if privacy.union == "oprf" and privacy.helpers > n:
+        raise SettingError(
+            f"privacy.helpers: {privacy.helpers} of {n} clients; choose 1 to {n}: helpers are clients, and "
+            "c + 1 of them withstand c that collude"
         )
     quorum = privacy.quorum(n)
     if not n // 2 + 1 <= quorum <= n:

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Plan, Roster, SharedTable, UnionServer, UnionSession
+from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Plan, Roster, SharedTable, UnionServer, union_session
 from fedkge.errors import DataError, DropoutError, FederationError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
@@ -66,8 +66,8 @@ class SecureFederation(Federation):
         widths = _widths(uploads)
         if unions:
             self._unite(unions, uploads)
-            digests = {name: union.listing.digest for name, union in unions.items()}  # type: ignore[attr-defined]
-            sizes = {name: union.listing.num_rows for name, union in unions.items()}  # type: ignore[attr-defined]
+            digests = {name: union.listing.digest for name, union in unions.items()}
+            sizes = {name: union.listing.num_rows for name, union in unions.items()}
             self.sums.plan = self._plan(
                 {name: SharedTable(sizes[name], widths[name], digests[name]) for name in unions}
             )
@@ -160,12 +160,8 @@ class SecureFederation(Federation):
 
     def _union(self, name: str) -> UnionServer:
         _, kind = UNION_MODES[self.experiment.privacy.union]
-        quorum = self.experiment.privacy.quorum(len(self.roster))
-        session = UnionSession(self.roster, self._run, name, threshold=quorum)
-        expected = _EXPECTED[name]
-        if self.experiment.privacy.union == "private":
-            return kind(session, expected=expected, attempt=self.sums.first_attempt)  # type: ignore[call-arg]
-        return kind(session, expected=expected)
+        session = union_session(self.roster, self._run, name, self.experiment.privacy)
+        return kind(session, expected=_EXPECTED[name], attempt=self.sums.first_attempt)
 
     def _unite(self, unions: Mapping[str, UnionServer], uploads: Mapping[int, Upload]) -> None:
         round = self.standing.round
@@ -183,8 +179,8 @@ class SecureFederation(Federation):
                     asked.setdefault(client, {})[f"union {name}"] = request
             if not asked:
                 return
-            uploads = self.messenger.ask(
-                dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked
+            uploads = self.messenger.ask(  # a union knows itself whether enough have answered
+                dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked, fewest=0
             )
 
     def _count(self, round: int, listings: Mapping[str, bytes]) -> None:
@@ -207,8 +203,8 @@ class SecureFederation(Federation):
 
     def _plan(self, tables: Mapping[str, SharedTable]) -> Plan:
         privacy = self.experiment.privacy
-        quorum = privacy.quorum(len(self.roster))
-        return Plan(self.roster, self._run, quorum, privacy.clip, dict(sorted(tables.items())))
+        quorum, known = privacy.quorum(len(self.roster)), dict(sorted(tables.items()))
+        return Plan(self.roster, self._run, quorum, privacy.clip, privacy.consistency, known)
 
     # Rounds.
 
@@ -223,9 +219,9 @@ class SecureFederation(Federation):
         precision = np.float16 if self.settings.precision == "float16" else np.float32
         for name, table in self.tables.items():
             size = table.rows.size
-            moved = point.decode(total.words[start : start + size]).reshape(table.rows.shape)
-            holders = self.counts[name][table.ids][:, None]
-            rows = (table.rows.astype(np.float64) + moved / holders).astype(precision)
+            words = total.words[start : start + size].reshape(table.rows.shape)
+            moved = point.decode(words, divisor=self.counts[name][table.ids][:, None])
+            rows = (table.rows.astype(np.float64) + moved).astype(precision)
             self.tables[name] = replace(table, rows=rows.astype(np.float32))
             start += size
 
@@ -272,6 +268,7 @@ class SecureFederation(Federation):
             standing.clipped / standing.values if standing.values else 0.0,
             len(self.roster),
             self.sums.plan.threshold,
+            self.experiment.privacy.consistency,
         )
 
 

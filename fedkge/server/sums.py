@@ -1,8 +1,9 @@
 """Secure sums over the messenger: each is prepared while the one before it is finished.
 
 A sum takes two exchanges. The first brings the masked vectors and the keys of the next sum, the second
-unmasks and deals the next sum's shares. Where the next sum is not prepared by every client (at the start,
-after a dropout, after a resume), two more exchanges prepare it anew.
+unmasks and deals the next sum's shares; with privacy.consistency, one between them has the clients sign over
+whom the sum goes. Where the next sum is not prepared by every client (at the start, after a dropout, after a
+resume), two more exchanges prepare it anew.
 """
 
 from __future__ import annotations
@@ -96,13 +97,17 @@ class SecureSums:
         self._collect(server, replies, "masked", phase, round)
         if upcoming:
             self._collect(upcoming, replies, "advert", phase, round)
-        letters = {"survivors": self._timed(server.announce_survivors)}
+        named = self._timed(server.announce_survivors)
+        survivors = server.survivors
+        if server.session.signed:
+            named, survivors = self._agree(server, Download(round, facts=facts, letters={"survivors": named}))
+        letters = {"survivors": named}
         if upcoming and not upcoming.waiting_for:
             letters["keys"] = self._timed(upcoming.announce_keys)
         request = Download(round, facts=facts, letters=letters)
         # Clients may all refuse: then this sum is lost, and the run goes on.
         replies = self.messenger.ask(
-            dict.fromkeys(server.survivors, request), "query.unmask", "unmask", round, fewest=0
+            dict.fromkeys(survivors, request), "query.unmask", "unmask", round, fewest=0
         )
         self._collect(server, replies, "reveal", "unmask", round)
         total = Total(self._timed(server.total), server.survivors)
@@ -111,6 +116,14 @@ class SecureSums:
             if not upcoming.waiting_for:
                 self._deliver(upcoming)
         return total
+
+    def _agree(self, server: SecureAggregationServer, request: Download) -> tuple[bytes, tuple[int, ...]]:
+        """All survivors' signatures over who they are, and who signed."""
+        asked = dict.fromkeys(server.survivors, request)
+        replies = self.messenger.ask(asked, "query.consent", "unmask", request.round, fewest=0)
+        self._collect(server, replies, "consent", "unmask", request.round)
+        signers = tuple(client for client in server.survivors if client not in server.waiting_for)
+        return self._timed(server.announce_quorum), signers
 
     def _prepared(self, wanted: Sum, round: int) -> SecureAggregationServer:
         ready = self._ready.session if self._ready else None

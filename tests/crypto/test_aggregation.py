@@ -183,6 +183,27 @@ def test_a_vector_of_another_length_or_type_is_refused_and_the_right_one_still_g
     round_.server.collect(0, client.mask(deliveries[0], round_.vectors[0]))
 
 
+def test_a_vector_written_in_place_is_masked_like_any_other() -> None:
+    vectors = random_vectors(3, 8, WORD32)
+    round_ = Round(make_session(3), vectors)
+    deliveries = round_.deliveries()
+    for u, client in enumerate(round_.clients):
+        masked = client.mask_in_place(deliveries[u], lambda room, u=u: np.add(room, vectors[u], out=room))
+        round_.server.collect(u, masked)
+    request = round_.server.announce_survivors()
+    for u, client in enumerate(round_.clients):
+        round_.server.collect(u, client.unmask(request))
+    assert np.array_equal(round_.server.total(), np.sum(vectors, axis=0, dtype=np.uint32))
+
+
+def test_rows_that_cannot_be_encoded_use_no_mask_up() -> None:
+    round_ = Round(make_session(3), random_vectors(3, 8, WORD32))
+    deliveries, client, point = round_.deliveries(), round_.clients[0], FixedPoint(8, 3)
+    with pytest.raises(RefusedError, match="NaN"):
+        client.mask_in_place(deliveries[0], lambda room: point.encode(np.full(8, np.nan), out=room))
+    round_.server.collect(0, client.mask(deliveries[0], round_.vectors[0]))
+
+
 def test_the_server_takes_one_reply_per_client_and_stage() -> None:
     round_ = Round(make_session(3), random_vectors(3, 8, WORD32))
     message = round_.clients[0].advertise()

@@ -83,3 +83,11 @@ def test_memory_can_be_used_again_if_it_fits() -> None:
     assert point.decode(memory).tolist() == [1.0, -1.0, 0.5]
     with pytest.raises(SettingError, match="4 values do not fit into 3 words"):
         point.encode(np.zeros(4), out=memory)
+
+
+def test_a_sum_over_its_holders_is_rounded_as_if_divided_afterwards() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**32, (1000, 3), dtype=np.uint32)
+    holders = rng.integers(1, 50, (1000, 1))
+    point = FixedPoint(8, 50)
+    assert np.array_equal(point.decode(words, divisor=holders), point.decode(words) / holders)

@@ -404,7 +404,7 @@ def split_view(threshold: int) -> NDArray[np.uint32]:
     for u in range(1, 5):
         public = round_.server._adverts[u][0][1]
         streams.append((pairwise_mask_key(mask_key, session.id, 0, u, public), -pairwise_sign(0, u)))
-    add_masks(vector, WORD32, streams, out=vector)
+    add_masks(vector, WORD32, streams)
     return vector
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkge.crypto import Journal, UnionSession
-from fedkge.crypto.union import PrivateUnionClient, PrivateUnionServer
+from fedkge.crypto.union import ObliviousUnionClient, ObliviousUnionServer
 from fedkge.crypto.union.oprf import OprfHelper, OprfQuery, hash_to_point, multiply_points
 from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.crypto.wire import HEADER_SIZE
@@ -21,7 +21,10 @@ BUDGET = 5
 
 
 def make_helpers(chain: Sequence[int] = HELPERS) -> list[OprfHelper]:
-    return [OprfHelper(SESSION, chain, BUDGET, h, identity(h), _entropy=stream("helper", h)) for h in chain]
+    return [
+        OprfHelper(SESSION, chain, BUDGET, h, identity(h), Journal(), _entropy=stream("helper", h))
+        for h in chain
+    ]
 
 
 def make_query(client: int, names: Sequence[str], chain: Sequence[int] = HELPERS) -> OprfQuery:
@@ -50,7 +53,7 @@ def test_a_pseudonym_needs_every_helper_s_secret() -> None:
     full = ask(0, ["a"], make_helpers())
     for missing in (0, 1):
         helpers = make_helpers()
-        helpers[missing]._secret += 1
+        helpers[missing].secret += 1
         assert full.find(ask(0, ["a"], helpers)).tolist() == [-1]
 
 
@@ -71,13 +74,14 @@ def test_queries_for_different_names_have_the_same_size_and_nothing_in_common() 
 
 
 def test_a_second_query_is_refused_even_after_a_restart() -> None:
-    helper = make_helpers()[0]
+    journal = Journal()
+    helper = OprfHelper(SESSION, HELPERS, BUDGET, 1, identity(1), journal)
     message = make_query(0, ["a"]).query()
     helper.answer(0, message)
-    reborn = OprfHelper(SESSION, HELPERS, BUDGET, 1, identity(1))
+    reborn = OprfHelper(SESSION, HELPERS, BUDGET, 1, identity(1), Journal.from_bytes(journal.to_bytes()))
     reborn.restore_secrets(helper.export_secrets())
     for again in (helper, reborn):
-        with pytest.raises(RefusedError, match="spent its query budget of 5"):
+        with pytest.raises(RefusedError, match="spent its query budget"):
             again.answer(0, message)
     assert reborn.export_secrets() == helper.export_secrets()
 
@@ -123,29 +127,16 @@ def test_impossible_helpers_are_refused(chain: list[int]) -> None:
         make_query(0, ["a"], chain)
 
 
-def test_a_union_over_such_pseudonyms_needs_no_group_key() -> None:
-    held = [["a", "b"], ["b", "c"], ["c", "d"], ["a"]]
-    helpers = make_helpers()
-    clients = [
-        PrivateUnionClient(
-            SESSION,
-            u,
-            identity(u),
-            Journal(),
-            held[u],
-            pseudonyms=ask(u, held[u], helpers),
-            _entropy=stream(u),
-        )
-        for u in range(4)
-    ]
-    server = PrivateUnionServer(SESSION, expected=10, agree_on_key=False)
-    while not server.done:
-        server.collect({u: clients[u].answer(request) for u, request in server.requests.items()})
-    found = [client.finish(server.listing_message()) for client in clients]
-    rows = {
-        name: row
-        for names, result in zip(held, found, strict=True)
-        for name, row in zip(names, result.rows, strict=True)
-    }
-    assert sorted(rows.values()) == [0, 1, 2, 3]
-    assert found[0].rows[1] == found[1].rows[0]
+def test_only_a_helper_helps_and_only_once_per_run() -> None:
+    session = UnionSession(roster(4), "run", "relation", helpers=(1,), budget=2)
+    journals = [Journal() for _ in range(4)]
+    clients = [ObliviousUnionClient(session, u, identity(u), journals[u], ["a"]) for u in range(4)]
+    server = ObliviousUnionServer(session, expected=10)
+    server.collect({u: clients[u].answer(request) for u, request in server.requests.items()})
+    (request,) = server.requests.values()
+    with pytest.raises(RefusedError, match="not one of the helpers"):
+        clients[0].answer(request)
+    clients[1].answer(request)
+    anew = ObliviousUnionClient(session, 1, identity(1), journals[1], ["a"])
+    with pytest.raises(RefusedError, match="begin a new run"):
+        anew.answer(request)

@@ -43,13 +43,12 @@ class Conversation:
         journals: Sequence[Journal] | None = None,
         listing: object = None,
         seed: object = 0,
+        signed: bool = False,
     ) -> None:
         n = len(held)
-        self.session = UnionSession(roster(n), "run", "relation", generation)
+        oblivious = {"helpers": (0, n - 1), "budget": max(map(len, held))} if mode == "oprf" else {}
+        self.session = UnionSession(roster(n), "run", "relation", generation, signed=signed, **oblivious)
         client_class, server_class = UNION_MODES[mode]
-        entropies = [
-            {} if mode == "plain" else {"_entropy": stream(seed, mode, generation, u)} for u in range(n)
-        ]
         self.journals = journals or [Journal() for _ in range(n)]
         self.clients: list[UnionClient] = [
             client_class(
@@ -59,11 +58,11 @@ class Conversation:
                 self.journals[u],
                 held[u],
                 key=keys[u] if keys else b"",
-                **entropies[u],
+                _entropy=stream(seed, mode, generation, u),
             )
             for u in range(n)
         ]
-        self.server: UnionServer = server_class(self.session, expected=expected, listing=listing)  # type: ignore[call-arg]
+        self.server: UnionServer = server_class(self.session, expected=expected, listing=listing)
         self.uploads: dict[int, list[bytes]] = {u: [] for u in range(n)}
         self.downloads: list[bytes] = []
         self.exchanges = 0
@@ -151,10 +150,20 @@ def test_later_identifiers_append_and_old_rows_stay(mode: str) -> None:
     assert sorted(set(after.values()) - set(before.values())) == list(range(6, 11))
 
 
-@pytest.mark.parametrize(("mode", "exchanges"), [("plain", 1), ("hashed", 3), ("private", 4)])
-def test_a_union_takes_few_exchanges(mode: str, exchanges: int) -> None:
-    conversation = Conversation(mode, HELD)
-    conversation.run()
+@pytest.mark.parametrize(
+    ("mode", "signed", "exchanges"),
+    [
+        ("plain", False, 1),
+        ("hashed", False, 3),
+        ("private", False, 4),
+        ("private", True, 5),
+        ("oprf", False, 7),
+        ("oprf", True, 8),
+    ],
+)
+def test_a_union_takes_few_exchanges(mode: str, signed: bool, exchanges: int) -> None:
+    conversation = Conversation(mode, HELD, signed=signed)
+    assert sorted(row_of(HELD, conversation.run()).values()) == list(range(6))
     assert conversation.exchanges == exchanges
 
 
@@ -224,6 +233,7 @@ def test_no_identifier_and_no_unkeyed_hash_is_on_the_wire() -> None:
     assert leaks([hashlib.sha256(name.encode()).digest() for name in NAMES], NAMES) == set(NAMES)
     assert leaks(transcript("hashed")[1], NAMES) == set()
     assert leaks(transcript("private")[1], NAMES) == set()
+    assert leaks(transcript("oprf")[1], NAMES) == set()
 
 
 def held_pseudonyms(mode: str) -> list[set[int]]:
@@ -250,10 +260,15 @@ def test_the_group_key_is_not_on_the_wire_and_differs_between_runs() -> None:
     assert other.clients[0].export_key() not in keys
 
 
-def test_a_client_s_upload_has_the_same_size_whatever_it_holds() -> None:
-    conversation = Conversation("private", [NAMES, [], NAMES[:1]])
+@pytest.mark.parametrize("mode", ["private", "oprf"])
+def test_a_client_s_upload_has_the_same_size_whatever_it_holds(mode: str) -> None:
+    conversation = Conversation(mode, [NAMES, [], NAMES[:1]])
     conversation.run()
-    sizes = {tuple(len(message) for message in sent) for sent in conversation.uploads.values()}
+    helped = Kind.OPRF_HELP  # what a helper returns is everybody's
+    sizes = {
+        tuple(len(message) for message in sent if message[5] != helped)
+        for sent in conversation.uploads.values()
+    }
     assert len(sizes) == 1
 
 
@@ -289,7 +304,8 @@ class Spoiler(PrivateUnionClient):
 
 def test_a_false_table_blocks_the_union_and_nothing_is_listed() -> None:
     conversation = Conversation("private", HELD)
-    conversation.server = PrivateUnionServer(conversation.session, expected=64, max_expected=300)
+    conversation.server = PrivateUnionServer(conversation.session, expected=64)
+    conversation.server.max_expected = 300
     conversation.clients[1] = Spoiler(conversation.session, 1, identity(1), Journal(), HELD[1])
     with pytest.raises(TamperError, match="no table for up to 256 items peels: a client's table is false"):
         conversation.run()

@@ -16,13 +16,16 @@ import pytest
 
 from fedkge.client.participant import Participant
 from fedkge.client.secure import SecureParticipant
-from fedkge.crypto import FixedPoint
+from fedkge.crypto import FixedPoint, SecureAggregationServer
+from fedkge.crypto.keys import SIGNATURE_SIZE
+from fedkge.crypto.wire import HEADER_SIZE, SERVER, Kind, Writer
 from fedkge.datasets import load_graph
 from fedkge.errors import FederationError, SettingError, TamperError
 from fedkge.exchange import Download, Table, Upload, decode, encode
 from fedkge.experiment import Experiment
 from fedkge.figures import TRAINING
 from fedkge.server.aggregation import mean_over_holders
+from fedkge.server.messenger import Messenger
 from fedkge.server.privacy import check_privacy
 from fedkge.server.secure import SecureFederation
 from fedkge.server.sums import Total
@@ -81,9 +84,16 @@ def totals(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
 
 
 def test_threads_and_kinds_of_union_do_not_change_the_result(secret: Make, tmp_path: Path) -> None:
-    variants = ("engine.workers=1", "engine.workers=2", "privacy.union=hashed", "privacy.union=plain")
+    variants = (
+        "engine.workers=1",
+        "engine.workers=2",
+        "privacy.consistency=true",
+        "privacy.union=oprf",
+        "privacy.union=hashed",
+        "privacy.union=plain",
+    )
     hashes = {
-        runs.run(secret(change), tmp_path / str(place)).summary["result_hash"]
+        runs.run(secret(change, "privacy.query_budget=64"), tmp_path / str(place)).summary["result_hash"]
         for place, change in enumerate(variants)
     }
     assert len(hashes) == 1  # keys and row numbers differ from run to run, sums do not
@@ -123,6 +133,12 @@ def test_a_resumed_run_ends_in_the_same_bits(strategy: str, when: int, secret: M
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics)
 
 
+def test_a_name_too_many_for_the_query_budget_stops_the_union(secret: Make, out: Path) -> None:
+    with pytest.raises(FederationError, match="0 of 3 clients answered"):
+        runs.run(secret("privacy.union=oprf", "privacy.query_budget=10"), out)
+    assert "raise privacy.query_budget" in str(failures(out))
+
+
 def test_a_lost_answer_is_given_again_word_for_word(
     secret: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +163,7 @@ def test_strategies_that_share_nothing_are_as_without_protection(
     strategy: str, secret: Make, tiny: Make, tmp_path: Path
 ) -> None:
     change = f"federation.strategy={strategy}"
-    protected = runs.run(secret(change), tmp_path / "a").summary
+    protected = runs.run(secret(change, "privacy.query_budget=64"), tmp_path / "a").summary
     assert protected["result_hash"] == runs.run(tiny(change), tmp_path / "b").summary["result_hash"]
     assert protected["privacy"]["union"] == "none"
 
@@ -327,12 +343,13 @@ def test_every_byte_is_counted_and_the_table_is_sent_once(secret: Make, out: Pat
         ("plain", ["all 46 labels", "which client holds which label"]),
         ("hashed", ["46 pseudonyms", "which client holds which pseudonym"]),
         ("private", ["46 pseudonyms", "who holds what: nothing"]),
+        ("oprf", ["46 pseudonyms", "no client can compute alone", "who holds what: nothing"]),
     ],
 )
 def test_the_summary_says_what_the_server_learned(
     mode: str, words: list[str], secret: Make, out: Path
 ) -> None:
-    result = runs.run(secret(f"privacy.union={mode}", "federation.rounds=1"), out)
+    result = runs.run(secret(f"privacy.union={mode}", "privacy.query_budget=64", "federation.rounds=1"), out)
     privacy = result.summary["privacy"]
     text = "; ".join(privacy["what_the_server_learned"])
     assert all(each in text for each in [*words, "per-client rows: none"])
@@ -349,15 +366,14 @@ def test_a_round_is_not_unmasked_again_for_others_after_a_resume(
     secret: Make, tmp_path: Path, totals: list[Total], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploads: list[np.ndarray] = []
-    delta = SecureParticipant._delta
+    write = SecureParticipant._write_delta
 
-    def sending(self: SecureParticipant, session: Any) -> Any:
-        vector = delta(self, session)
-        if (self.client, session.round) == (4, 3):
-            uploads.append(vector.copy())
-        return vector
+    def sending(self: SecureParticipant, words: Any) -> None:
+        write(self, words)
+        if (self.client, self.round) == (4, 3):
+            uploads.append(words.copy())
 
-    monkeypatch.setattr(SecureParticipant, "_delta", sending)
+    monkeypatch.setattr(SecureParticipant, "_write_delta", sending)
 
     def attack(folder: Path, *, forget: bool) -> None:
         """Sum round 3, crash, resume, and let client 4 seem to drop out of the same round."""
@@ -383,6 +399,54 @@ def test_a_round_is_not_unmasked_again_for_others_after_a_resume(
     text = str(failures(tmp_path / "guarded"))
     assert "would reveal single clients" in text
     assert "nothing summed" in text
+
+
+def two_faced(patch: pytest.MonkeyPatch) -> None:
+    """A server that tells clients 0 and 1 in round 3 that client 4 dropped out, and takes any signature."""
+    ask, victims, told = Messenger.ask, (0, 1), [0, 1, 2, 3]
+
+    def falsified(letter: bytes) -> bytes:
+        kind, session = Kind(letter[5]), letter[8:HEADER_SIZE]
+        writer = Writer(kind, session, SERVER).numbers(told, 2)
+        if kind == Kind.QUORUM:
+            writer.numbers(told, 2).raw(letter[-5 * SIGNATURE_SIZE : -SIGNATURE_SIZE])
+        return writer.finish()
+
+    def lying(
+        self: Messenger, downloads: Any, kind: str, phase: str, round: int, *more: Any, **rest: Any
+    ) -> Any:
+        if (
+            round == 3
+            and kind in ("query.consent", "query.unmask")
+            and downloads[0].facts["sum"]["round"] == 3
+        ):
+            for client in victims:
+                letters = dict(downloads[client].letters)
+                letters["survivors"] = falsified(letters["survivors"])
+                downloads = {**downloads, client: replace(downloads[client], letters=letters)}
+        return ask(self, downloads, kind, phase, round, *more, **rest)
+
+    def credulous(self: SecureAggregationServer, client: int, message: bytes) -> None:
+        self._consents[client] = message[HEADER_SIZE:]
+
+    patch.setattr(Messenger, "ask", lying)
+    patch.setattr(SecureAggregationServer, "_collect_consent", credulous)
+
+
+def test_signed_survivors_catch_a_server_that_shows_clients_different_ones(
+    secret: Make, tmp_path: Path, totals: list[Total], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        two_faced(patch)
+        with pytest.raises(TamperError, match="seed rebuilt for client 4"):  # from mixed shares
+            runs.run(secret(FIVE), tmp_path / "unsigned")
+        assert failures(tmp_path / "unsigned") == []
+        totals.clear()
+        runs.run(secret(FIVE, "privacy.consistency=true"), tmp_path / "signed")
+    assert len(totals) == 3  # rounds 1, 2 and 4
+    refused = {(client, why) for round, _, client, why in failures(tmp_path / "signed") if client != "all"}
+    assert {client for client, _ in refused} == {"0", "1", "2", "3", "4"}
+    assert all("does not fit the identity" in why for _, why in refused)
 
 
 def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,6 +486,8 @@ def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (["privacy.consistency=true", *PLAIN], r"privacy\.consistency: .*\.secure_aggregation = true, or"),
+        (["privacy.union=oprf", "privacy.helpers=6"], r"privacy\.helpers: 6 of 5 clients; choose 1 to 5"),
         (["federation.fraction=0.5"], r"federation\.fraction: 0\.5 .* linear system .*\.fraction = 1\.0, or"),
         (["data.clients=2"], r"data\.clients: .* at least 3 clients, not 2"),
         (["data.clients=101"], r"data\.clients: .* more than 100"),
@@ -461,7 +527,13 @@ def test_defaults_hold_for_any_number_of_clients(clients: int) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "survivors"),
-    [("train", [5, 4, 5, 5]), ("unmask", [5, 5, 5, 5]), ("evaluate", [5, 5, 5, 5]), ("share", [5, 5, 4, 5])],
+    [
+        ("train", [5, 4, 5, 5]),
+        ("consent", [5, 5, 5, 5]),
+        ("unmask", [5, 5, 5, 5]),
+        ("evaluate", [5, 5, 5, 5]),
+        ("share", [5, 5, 4, 5]),
+    ],
 )
 def test_one_client_may_fail_at_any_step(
     verb: str,
@@ -474,7 +546,7 @@ def test_one_client_may_fail_at_any_step(
     failing(monkeypatch, verb, {2}, {3 if verb == "share" else 2})
     if verb == "share":  # happens only where somebody was missing before
         failing(monkeypatch, "evaluate", {2}, {2})
-    result = runs.run(secret(FIVE), out)
+    result = runs.run(secret(FIVE, f"privacy.consistency={str(verb == 'consent').lower()}"), out)
     assert [len(total.survivors) for total in totals] == survivors
     assert result.summary["communication"]["rounds"] == 4
     assert all(client == 2 and "coffee" in why for _, _, client, why in failures(out))

@@ -9,9 +9,11 @@ R3    unmask(request)        → one share per client: the seed of a survivor, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.advertisement import advertise, read_keys
@@ -121,18 +123,27 @@ class SecureAggregationClient:
 
     def mask(self, delivery: bytes, vector: NDArray[Any]) -> bytes:
         """R2: open the others' shares, then hide the vector under one mask per pair and one of one's own."""
+        self.session.ring.check(vector, f"client {self.index}'s vector")
+        if len(vector) != self.session.length:
+            raise SettingError(f"a vector of {len(vector)} words in a session of {self.session.length}")
+        return self.mask_in_place(delivery, lambda room: np.copyto(room, vector))
+
+    def mask_in_place(self, delivery: bytes, fill: Callable[[NDArray[Any]], object]) -> bytes:
+        """R2 without a copy: `fill` writes the vector over zeros, in the message that it will travel in."""
         self._require(Stage.SHARED)
         session = self.session
-        session.ring.check(vector, f"client {self.index}'s vector")
-        if len(vector) != session.length:
-            raise SettingError(f"a vector of {len(vector)} words in a session of {session.length}")
         shares = self._open_delivery(delivery)
-        self._journal.mask(session)
-        self._shares.update(shares)
         streams = [(self._mask_keys[v], pairwise_sign(self.index, v)) for v in shares]
         streams.append((self_mask_key(self._seed, session.id, self.index), 1))
-        writer = Writer(Kind.MASKED, session.id, self.index)
-        add_masks(vector, session.ring, streams, out=writer.space(len(vector), vector.dtype))
+
+        def write(vector: NDArray[Any]) -> None:
+            fill(vector)
+            session.ring.check(vector, f"client {self.index}'s vector")
+            self._journal.mask(session)
+            add_masks(vector, session.ring, streams)
+
+        writer = Writer(Kind.MASKED, session.id, self.index).space(session.length, session.ring.dtype, write)
+        self._shares.update(shares)
         self._channel_keys, self._mask_keys, self._seed = {}, {}, b""
         self._stage = Stage.MASKED
         return writer.finish()

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.advertisement import Advertisement, read_advertisement, write_keys
@@ -58,7 +57,7 @@ class SecureAggregationServer:
         self._adverts: dict[int, Advertisement] = {}
         self._commitments: dict[int, bytes] = {}
         self._envelopes: dict[int, dict[int, bytes]] = {}  # sender → recipient → envelope
-        self._sum: NDArray[Any] = np.zeros(0, dtype=session.ring.dtype)
+        self._sum: NDArray[Any] | None = None  # of the vectors that came
         self._survivors: set[int] = set()
         self._consents: dict[int, bytes] = {}
         self._reveals: dict[int, list[int]] = {}  # client → one share per client of U2, ascending
@@ -125,7 +124,6 @@ class SecureAggregationServer:
         """End R1: to each client the envelopes that the others sealed for it."""
         self._require(Stage.SHARES, len(self._commitments), "shared their keys")
         self._stage = Stage.VECTORS
-        self._sum = np.zeros(self.session.length, dtype=self.session.ring.dtype)
         delivery = {v: self._write_delivery(v) for v in sorted(self._commitments)}
         self._envelopes = {}
         return delivery
@@ -140,7 +138,10 @@ class SecureAggregationServer:
         masked = reader.array(self.session.ring.dtype, self.session.length)
         reader.finish()
         self.session.ring.check(masked, f"client {client}'s masked vector")
-        self.session.ring.add(self._sum, masked)
+        if self._sum is None:
+            self._sum = masked.copy()
+        else:
+            self.session.ring.add(self._sum, masked)
         self._survivors.add(client)
 
     def announce_survivors(self) -> bytes:
@@ -180,8 +181,9 @@ class SecureAggregationServer:
         self._require(Stage.REVEALS, len(self._reveals), "revealed their shares")
         secrets = self._rebuild_secrets()
         streams = [stream for owner, secret in secrets.items() for stream in self._streams(owner, secret)]
-        total, self._sum = self._sum, np.zeros(0, dtype=self.session.ring.dtype)
-        add_masks(total, self.session.ring, streams, out=total)
+        assert self._sum is not None  # or there would be no quorum of survivors
+        total, self._sum = self._sum, None
+        add_masks(total, self.session.ring, streams)
         self._stage = Stage.DONE
         return total
 

@@ -2,6 +2,7 @@
 
 from fedkge.crypto.union.conversation import UnionClient, UnionRows, UnionServer
 from fedkge.crypto.union.hashed import HashedUnionClient, HashedUnionServer
+from fedkge.crypto.union.oblivious import ObliviousUnionClient, ObliviousUnionServer
 from fedkge.crypto.union.plain import PlainUnionClient, PlainUnionServer
 from fedkge.crypto.union.private import PrivateUnionClient, PrivateUnionServer
 from fedkge.crypto.union.session import UnionSession
@@ -10,6 +11,8 @@ __all__ = [
     "UNION_MODES",
     "HashedUnionClient",
     "HashedUnionServer",
+    "ObliviousUnionClient",
+    "ObliviousUnionServer",
     "PlainUnionClient",
     "PlainUnionServer",
     "PrivateUnionClient",
@@ -24,4 +27,5 @@ UNION_MODES: dict[str, tuple[type[UnionClient], type[UnionServer]]] = {
     "plain": (PlainUnionClient, PlainUnionServer),
     "hashed": (HashedUnionClient, HashedUnionServer),
     "private": (PrivateUnionClient, PrivateUnionServer),
+    "oprf": (ObliviousUnionClient, ObliviousUnionServer),
 }

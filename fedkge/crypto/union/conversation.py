@@ -16,8 +16,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
+from fedkge.crypto.union.listing import Listing
 from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
 from fedkge.crypto.wire import HEADER_SIZE, Kind
 from fedkge.errors import DropoutError, MessageError, RefusedError
@@ -25,6 +27,8 @@ from fedkge.errors import DropoutError, MessageError, RefusedError
 __all__ = ["UnionClient", "UnionRows", "UnionServer"]
 
 Replies = Mapping[int, bytes]
+
+DEFAULT_EXPECTED = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +43,27 @@ class UnionRows:
 class UnionServer(ABC):
     """The server's side: one request per client and step."""
 
-    def __init__(self, session: UnionSession, *, expected: int) -> None:
+    no_rows: ClassVar[Listing]
+
+    def __init__(
+        self,
+        session: UnionSession,
+        *,
+        listing: Listing | None = None,  # of the generation before, if this is a later one
+        expected: int = DEFAULT_EXPECTED,  # how many items a table should hold; not all modes have one
+        attempt: int = 0,  # of the first secure sum; not all modes have one
+        _entropy: Entropy = OPERATING_SYSTEM,
+    ) -> None:
         self.session = session
-        self._expected = expected  # how many items a table should hold; modes without one ignore it
+        self.listing = listing or self.no_rows
+        self._expected, self._attempt, self._entropy = expected, attempt, _entropy
         self.requests: dict[int, bytes] = {}
         self._handle: Callable[[Replies], None] = self._nothing_expected
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Ask the first question."""
 
     @property
     def done(self) -> bool:
@@ -56,9 +76,11 @@ class UnionServer(ABC):
             raise MessageError(f"clients {strangers} answer, but were not asked")
         self._handle(replies)
 
-    @abstractmethod
     def listing_message(self) -> bytes:
         """The union, for all clients."""
+        if not self.done:
+            raise RefusedError("the union is not known yet: collect replies until `done`")
+        return self.listing.to_bytes(self.session.id)
 
     def _ask(self, requests: dict[int, bytes], handle: Callable[[Replies], None]) -> None:
         self.requests, self._handle = requests, handle
@@ -77,9 +99,9 @@ class UnionServer(ABC):
         if missing:
             raise DropoutError(f"clients {missing} did not answer; this step of the union needs everybody")
 
-    def _require_finished(self) -> None:
-        if not self.done:
-            raise RefusedError("the union is not known yet: collect replies until `done`")
+    def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
+        """What replies of one part hold."""
+        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
 
 
 class UnionClient(ABC):
@@ -95,11 +117,17 @@ class UnionClient(ABC):
         journal: Journal,
         identifiers: Sequence[str],
         *,
-        key: bytes = b"",  # the group key of the first generation, if this is a later one
+        key: bytes = b"",  # what the first generation exported, if this is a later one
+        _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
         self.session, self.index = session, index
-        self._identity, self._journal = identity, journal
+        self._identity, self._journal, self._entropy = identity, journal, _entropy
         self._identifiers, self._key = identifiers, key
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Set up what the mode keeps between steps."""
 
     def answer(self, request: bytes) -> bytes:
         """The reply to whatever the server asks next."""
@@ -114,7 +142,7 @@ class UnionClient(ABC):
         """This client's rows in the union."""
 
     def export_key(self) -> bytes:
-        """The group key, which later generations need: for the client's own file, and never for a message."""
+        """The key that later generations need: for the client's own file, and never for a message."""
         return self._key
 
     def export_secrets(self) -> bytes:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.group_key import GroupKeyClient, GroupKeyServer
-from fedkge.crypto.journal import Journal
-from fedkge.crypto.keys import Identity, derive_key
+from fedkge.crypto.keys import derive_key
 from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, UnionServer
-from fedkge.crypto.union.listing import PseudonymListing
+from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import WIRE, Pseudonyms, pseudonyms_under
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import RefusedError
 
@@ -22,11 +19,11 @@ __all__ = ["HashedUnionClient", "HashedUnionServer", "KeyedUnionClient"]
 class HashedUnionServer(UnionServer):
     """Three steps: keys, envelopes, pseudonyms; later generations need the last alone."""
 
-    def __init__(
-        self, session: UnionSession, *, expected: int = 0, listing: PseudonymListing | None = None
-    ) -> None:
-        super().__init__(session, expected=expected)
-        self.listing = listing or PseudonymListing(Pseudonyms.empty())
+    listing: PseudonymListing
+    no_rows: ClassVar[Listing] = PseudonymListing(Pseudonyms.empty())
+
+    def _begin(self) -> None:
+        session = self.session
         self._group = GroupKeyServer(session.roster, session.run)
         if session.generation == 0:
             self._ask_all(write_parts(Kind.UNION_OPEN, session.id, SERVER), self._on_adverts)
@@ -57,32 +54,15 @@ class HashedUnionServer(UnionServer):
         reader.finish()
         return Pseudonyms.of_wire(packed)
 
-    def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
-        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
-
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
-
 
 class KeyedUnionClient(UnionClient):
     """What hashed and private clients share: the group key, and the pseudonyms under it."""
 
-    def __init__(
-        self,
-        session: UnionSession,
-        index: int,
-        identity: Identity,
-        journal: Journal,
-        identifiers: Sequence[str],
-        *,
-        key: bytes = b"",
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, index, identity, journal, identifiers)
-        self._entropy = _entropy
-        self._key = key
-        self._group = GroupKeyClient(session.roster, session.run, index, identity, _entropy=_entropy)
+    def _prepare(self) -> None:
+        session = self.session
+        self._group = GroupKeyClient(
+            session.roster, session.run, self.index, self._identity, _entropy=self._entropy
+        )
         self._pseudonyms: Pseudonyms | None = None
 
     def pseudonyms(self) -> Pseudonyms:

@@ -29,6 +29,8 @@ class Listing(Protocol):
     @property
     def digest(self) -> bytes: ...
 
+    def to_bytes(self, session: bytes) -> bytes: ...
+
 
 @dataclass(frozen=True, eq=False)
 class PseudonymListing:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
+from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import SIGNATURE_SIZE, Identity
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.union.pseudonyms import Pseudonyms, normalize
@@ -22,7 +23,7 @@ from fedkge.crypto.union.session import UnionSession
 from fedkge.crypto.wire import Kind, Reader, Writer
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 
-__all__ = ["OprfHelper", "OprfQuery"]
+__all__ = ["POINT_SIZE", "OprfHelper", "OprfQuery"]
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -58,6 +59,17 @@ def multiply_points(scalar: int, points: Sequence[bytes]) -> list[bytes]:
     """x(scalar · P) for every x(P)."""
     key = ec.derive_private_key(scalar, CURVE)
     return [key.exchange(ec.ECDH(), _point(x)) for x in points]
+
+
+def _write_scalar(session: bytes, index: int, scalar: int) -> bytes:
+    return Writer(Kind.OPRF_STATE, session, index).raw(scalar.to_bytes(POINT_SIZE, "little")).finish()
+
+
+def _read_scalar(stored: bytes, session: bytes, index: int) -> int:
+    reader = Reader(stored, Kind.OPRF_STATE, session, index)
+    scalar = reader.number(POINT_SIZE)
+    reader.finish()
+    return scalar
 
 
 def _write_points(session: bytes, owner: int, hop: int, signer: Identity, points: Sequence[bytes]) -> bytes:
@@ -103,7 +115,8 @@ class OprfQuery:
         _check_helpers(session, helpers)
         if len(identifiers) > budget:
             raise SettingError(
-                f"{len(identifiers)} identifiers exceed the query budget of {budget}; raise it"
+                f"{len(identifiers)} identifiers exceed the query budget of {budget}; "
+                "raise privacy.query_budget"
             )
         self._session, self._helpers, self._budget = session, tuple(helpers), budget
         self._index, self._identity = index, identity
@@ -130,14 +143,10 @@ class OprfQuery:
 
     def export_secrets(self) -> bytes:
         """The blind, for the client's own file and never for a message."""
-        writer = Writer(Kind.OPRF_STATE, self._session.id, self._index)
-        return writer.raw(self._blind.to_bytes(POINT_SIZE, "little")).finish()
+        return _write_scalar(self._session.id, self._index, self._blind)
 
     def restore_secrets(self, stored: bytes) -> None:
-        reader = Reader(stored, Kind.OPRF_STATE, self._session.id, self._index)
-        blind = reader.number(POINT_SIZE)
-        reader.finish()
-        self._blind = blind
+        self._blind = _read_scalar(stored, self._session.id, self._index)
 
 
 class OprfHelper:
@@ -150,6 +159,7 @@ class OprfHelper:
         budget: int,
         index: int,
         identity: Identity,
+        journal: Journal,
         *,
         _entropy: Entropy = OPERATING_SYSTEM,
     ) -> None:
@@ -157,37 +167,26 @@ class OprfHelper:
         if index not in helpers:
             raise SettingError(f"client {index} is not one of the helpers {list(helpers)}")
         self._session, self._budget = session, budget
-        self._index, self._identity = index, identity
+        self._index, self._identity, self._journal = index, identity, journal
         self._hop = list(helpers).index(index)
         self._previous = helpers[self._hop - 1] if self._hop else None
-        self._secret = draw_scalar(_entropy)
-        self._answered: set[int] = set()
+        self.secret = draw_scalar(_entropy)
 
     def answer(self, client: int, message: bytes) -> bytes:
         """The client's points times this helper's secret; each client once, and as the last hop signed."""
-        if client in self._answered:
-            raise RefusedError(f"client {client} has spent its query budget of {self._budget} points")
         signer = client if self._previous is None else self._previous
         session = self._session
         points = _read_points(message, session.id, client, self._hop, signer, session.roster, self._budget)
-        multiplied = multiply_points(self._secret, points)
-        self._answered.add(client)
+        multiplied = multiply_points(self.secret, points)
+        self._journal.answer_query(session.id, client)
         return _write_points(session.id, client, self._hop + 1, self._identity, multiplied)
 
     def export_secrets(self) -> bytes:
-        """The secret and who was answered, for the client's own file and never for a message."""
-        writer = Writer(Kind.OPRF_STATE, self._session.id, self._index)
-        return (
-            writer.raw(self._secret.to_bytes(POINT_SIZE, "little"))
-            .numbers(sorted(self._answered), 2)
-            .finish()
-        )
+        """The secret, for the client's own file and never for a message; the journal has who was answered."""
+        return _write_scalar(self._session.id, self._index, self.secret)
 
     def restore_secrets(self, stored: bytes) -> None:
-        reader = Reader(stored, Kind.OPRF_STATE, self._session.id, self._index)
-        secret, answered = reader.number(POINT_SIZE), set(reader.numbers(2))
-        reader.finish()
-        self._secret, self._answered = secret, answered
+        self.secret = _read_scalar(stored, self._session.id, self._index)
 
 
 def _check_helpers(session: UnionSession, helpers: Sequence[int]) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from fedkge.crypto.journal import Journal
-from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, UnionServer
-from fedkge.crypto.union.listing import NameListing, read_names, write_names
+from fedkge.crypto.union.listing import Listing, NameListing, read_names, write_names
 from fedkge.crypto.union.pseudonyms import normalize
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind
 
 __all__ = ["PlainUnionClient", "PlainUnionServer"]
@@ -19,24 +16,17 @@ __all__ = ["PlainUnionClient", "PlainUnionServer"]
 class PlainUnionServer(UnionServer):
     """One step: all identifiers of all clients."""
 
-    def __init__(
-        self, session: UnionSession, *, expected: int = 0, listing: NameListing | None = None
-    ) -> None:
-        super().__init__(session, expected=expected)
-        self.listing = listing or NameListing(())
-        self._ask_all(write_parts(Kind.UNION_IDS, session.id, SERVER), self._on_ids)
+    listing: NameListing
+    no_rows: ClassVar[Listing] = NameListing(())
+
+    def _begin(self) -> None:
+        self._ask_all(write_parts(Kind.UNION_IDS, self.session.id, SERVER), self._on_ids)
 
     def _on_ids(self, replies: Replies) -> None:
         self._require_all(replies)
-        held = [
-            read_parts(reply, Kind.UNION_IDS, self.session.id, u, count=1) for u, reply in replies.items()
-        ]
-        self.listing = self.listing.append(name for (packed,) in held for name in read_names(packed))
+        held = self._single_parts(replies, Kind.UNION_IDS).values()
+        self.listing = self.listing.append(name for packed in held for name in read_names(packed))
         self._finish()
-
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
 
 
 class PlainUnionClient(UnionClient):
@@ -44,18 +34,8 @@ class PlainUnionClient(UnionClient):
 
     answers: ClassVar[dict[Kind, str]] = {Kind.UNION_IDS: "send_ids"}
 
-    def __init__(
-        self,
-        session: UnionSession,
-        index: int,
-        identity: Identity,
-        journal: Journal,
-        identifiers: Sequence[str],
-        *,
-        key: bytes = b"",
-    ) -> None:
-        super().__init__(session, index, identity, journal, identifiers, key=key)
-        self._names = [normalize(identifier).decode() for identifier in identifiers]
+    def _prepare(self) -> None:
+        self._names = [normalize(identifier).decode() for identifier in self._identifiers]
 
     def send_ids(self, request: bytes) -> bytes:
         read_parts(request, Kind.UNION_IDS, self.session.id, count=0)

@@ -1,27 +1,26 @@
 """The union that shows the server pseudonyms and their number, and nothing about any one client (K0 to K4).
 
 Each step carries a part of the key agreement and a part of the secure aggregation of the tables, so the
-first try takes four exchanges. A table that does not peel is sent again with twice the cells, freshly masked.
+first try takes four exchanges, or five if the clients sign the survivors. A table that does not peel is sent
+again with twice the cells, freshly masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
-from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.group_key import GroupKeyServer
-from fedkge.crypto.journal import Journal
-from fedkge.crypto.keys import Identity, derive_key
+from fedkge.crypto.keys import derive_key
 from fedkge.crypto.union.conversation import Replies, UnionServer
 from fedkge.crypto.union.hashed import KeyedUnionClient
-from fedkge.crypto.union.listing import PseudonymListing
+from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import Pseudonyms
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
@@ -29,7 +28,6 @@ from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
 
 CONFIRMATION_SIZE = 16
-DEFAULT_EXPECTED = 8192
 MAX_EXPECTED = 1 << 21  # a table of 68 MB per client
 
 
@@ -52,24 +50,17 @@ def read_opening(message: bytes, session: bytes) -> tuple[int, TableShape]:
 class PrivateUnionServer(UnionServer):
     """Learns the pseudonyms of the union and their number."""
 
-    def __init__(
-        self,
-        session: UnionSession,
-        *,
-        expected: int = DEFAULT_EXPECTED,
-        max_expected: int = MAX_EXPECTED,
-        listing: PseudonymListing | None = None,
-        agree_on_key: bool | None = None,
-        attempt: int = 0,
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, expected=expected)
-        self.listing = listing or PseudonymListing(Pseudonyms.empty())
+    listing: PseudonymListing
+    no_rows: ClassVar[Listing] = PseudonymListing(Pseudonyms.empty())
+    max_expected: int = MAX_EXPECTED  # beyond it, a table that does not peel is taken for false
+
+    def _begin(self) -> None:
         self.survivors: tuple[int, ...] = ()
-        self._group = GroupKeyServer(session.roster, session.run)
-        self._needs_key = session.generation == 0 if agree_on_key is None else agree_on_key
-        self._entropy = _entropy
-        self._attempt, self._max_expected = attempt, max_expected
+        self._group = GroupKeyServer(self.session.roster, self.session.run)
+        self._needs_key = self.session.generation == 0
+        self._ask_first()
+
+    def _ask_first(self) -> None:
         self._open()
 
     def _open(self) -> None:
@@ -111,8 +102,19 @@ class PrivateUnionServer(UnionServer):
         self._compare(confirmations)
         self._collect(tables)
         survivors = self._sum.announce_survivors()
+        if self.session.signed:
+            request = write_parts(Kind.UNION_CONSENT, self.session.id, SERVER, survivors)
+            self._ask(dict.fromkeys(tables, request), self._on_consents)
+        else:
+            self._ask_to_reveal(tables, survivors)
+
+    def _on_consents(self, replies: Replies) -> None:
+        self._collect(self._single_parts(replies, Kind.UNION_CONSENT))
+        self._ask_to_reveal(replies, self._sum.announce_quorum())
+
+    def _ask_to_reveal(self, clients: Iterable[int], survivors: bytes) -> None:
         request = write_parts(Kind.UNION_REVEAL, self.session.id, SERVER, survivors)
-        self._ask(dict.fromkeys(tables, request), self._on_reveals)
+        self._ask(dict.fromkeys(clients, request), self._on_reveals)
 
     def _compare(self, confirmations: Replies) -> None:
         """Raise if the clients hold different keys: somebody sent different parts to different clients."""
@@ -126,9 +128,7 @@ class PrivateUnionServer(UnionServer):
             )
 
     def _on_reveals(self, replies: Replies) -> None:
-        for u, reply in replies.items():
-            (reveal,) = read_parts(reply, Kind.UNION_REVEAL, self.session.id, u, count=1)
-            self._sum.collect(u, reveal)
+        self._collect(self._single_parts(replies, Kind.UNION_REVEAL))
         total = self._sum.total()
         try:
             found = list_table(self._shape, total)
@@ -139,17 +139,13 @@ class PrivateUnionServer(UnionServer):
         self._finish()
 
     def _enlarge(self) -> None:
-        if 2 * self._expected > self._max_expected:
+        if 2 * self._expected > self.max_expected:
             raise TamperError(
                 f"no table for up to {self._expected} items peels: a client's table is false, or the union "
                 "is larger than that; then raise max_expected"
             )
         self._attempt, self._expected, self._needs_key = self._attempt + 1, 2 * self._expected, False
         self._open()
-
-    def listing_message(self) -> bytes:
-        self._require_finished()
-        return self.listing.to_bytes(self.session.id)
 
 
 class PrivateUnionClient(KeyedUnionClient):
@@ -159,23 +155,12 @@ class PrivateUnionClient(KeyedUnionClient):
         Kind.UNION_OPEN: "advertise",
         Kind.UNION_KEYS: "share_keys",
         Kind.UNION_TABLE: "send_table",
+        Kind.UNION_CONSENT: "consent",
         Kind.UNION_REVEAL: "unmask",
     }
 
-    def __init__(
-        self,
-        session: UnionSession,
-        index: int,
-        identity: Identity,
-        journal: Journal,
-        identifiers: Sequence[str],
-        *,
-        key: bytes = b"",
-        pseudonyms: Pseudonyms | None = None,
-        _entropy: Entropy = OPERATING_SYSTEM,
-    ) -> None:
-        super().__init__(session, index, identity, journal, identifiers, key=key, _entropy=_entropy)
-        self._pseudonyms = pseudonyms
+    def _prepare(self) -> None:
+        super()._prepare()
         self._opening = b""
         self._machine: SecureAggregationClient | None = None
 
@@ -219,6 +204,12 @@ class PrivateUnionClient(KeyedUnionClient):
     def _confirmation(self) -> bytes:
         purpose = b"fedkge confirmation" + self.session.id
         return derive_key(self._key, purpose)[:CONFIRMATION_SIZE] if self._key else b""
+
+    def consent(self, request: bytes) -> bytes:
+        """Sign whose tables are summed, in a union with a consistency round."""
+        (survivors,) = read_parts(request, Kind.UNION_CONSENT, self.session.id, count=1)
+        consent = self._running().consent(survivors)
+        return write_parts(Kind.UNION_CONSENT, self.session.id, self.index, consent)
 
     def unmask(self, request: bytes) -> bytes:
         """K3: the shares that unmask the sum of the tables."""

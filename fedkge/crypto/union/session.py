@@ -25,10 +25,14 @@ class UnionSession:
     name: str  # what is united: "entity" or "relation"
     generation: int = 0
     threshold: int = 0  # 0 stands for ⌊2n/3⌋ + 1
+    signed: bool = False  # whether the sum of the tables has a consistency round
+    helpers: tuple[int, ...] = ()  # through whom queries pass, in this order, if pseudonyms are oblivious
+    budget: int = 0  # how many names a client may have looked up
 
     @cached_property
     def id(self) -> bytes:
-        text = repr((self.roster.digest.hex(), self.run, self.name, self.generation, self.threshold))
+        settings = (self.run, self.name, self.generation, self.threshold, self.signed)
+        text = repr((self.roster.digest.hex(), *settings, self.helpers, self.budget))
         return hashlib.sha256(b"fedkge union" + text.encode()).digest()
 
     @property
@@ -45,6 +49,7 @@ class UnionSession:
             shape.num_words,
             ring=FIELD61,
             threshold=self.threshold,
+            signed=self.signed,
             attempt=attempt,
             context=shape.salt + bytes([shape.num_positions]),
         )
