@@ -1,0 +1,139 @@
+"""An audit of private training: canary triples are planted, training is watched, ε is bounded from below.
+
+The adversary is the one that DP is about: it sees the tables after every round, knows every triple but the
+coins that decided which canaries are in, and guesses those. A canary has a relation and two entities of its
+own, declared in the vocabulary whether or not it is in, as a rare statement of a real graph would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedkge.attacks.canary_bound import Bound, lower_bound
+from fedkge.client.accounting import Event, PrivacyLedger, epsilon
+from fedkge.client.arrays import Floats
+from fedkge.client.models import Model, build_model
+from fedkge.client.privacy import train_privately
+from fedkge.datasets.graph import IntArray, KnowledgeGraph
+from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
+from fedkge.seeding import draw
+
+__all__ = ["ATTACKERS", "Audit", "Planted", "audit", "plant"]
+
+_DRAW = 0xA0D17  # tells these draws from others with the same seed
+_PROBES = 64  # negatives that the attacker averages over, not knowing which were drawn
+
+Tables = Mapping[str, Floats]
+Watcher = Callable[["Planted", Model, Tables, Tables], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A graph with canaries, and the coins that the attacker wants to know."""
+
+    graph: KnowledgeGraph
+    canaries: IntArray  # (m, 3)
+    included: NDArray[np.bool_]  # (m,)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What training claims to cost, and what an attacker proved that it costs at least."""
+
+    mode: str
+    sigma: float
+    attacker: str
+    claimed: float
+    delta: float
+    bound: Bound
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is proven wrong."""
+        return self.bound.epsilon > self.claimed
+
+
+def plant(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) -> Planted:
+    """Declare the canaries' labels, and let each of them into the confidential triples by a fair coin."""
+    entities, relations = graph.num_entities, graph.num_relations
+    each = np.arange(num_canaries)
+    canaries = np.stack([entities + 2 * each, relations + each, entities + 2 * each + 1], axis=1)
+    included = rng.random(num_canaries) < 0.5
+    marks = np.concatenate([graph.marks("train"), np.ones(int(included.sum()), dtype=bool)])
+    planted = KnowledgeGraph.from_ids(
+        f"{graph.name} with canaries",
+        (*graph.entity_labels, *(f"canary-{i}-{end}" for i in each for end in ("head", "tail"))),
+        (*graph.relation_labels, *(f"canary-{i}" for i in each)),
+        {"train": np.concatenate([graph.train, canaries[included].astype(np.int32)])},
+        {"train": marks},
+    )
+    return Planted(planted, canaries.astype(np.int32), included)
+
+
+def audit(
+    graph: KnowledgeGraph,
+    model: ModelSettings,
+    training: TrainingSettings,
+    dp: DPSettings,
+    *,
+    rounds: int = 4,
+    num_canaries: int = 1000,
+    seed: int = 0,
+) -> list[Audit]:
+    """Train for some rounds of `training.local_epochs`, and let every attacker guess from all iterates."""
+    rng = draw(seed, _DRAW)
+    planted = plant(graph, num_canaries, rng)
+    trained = build_model(model, planted.graph, seed)
+    scores = {name: np.zeros(num_canaries) for name in ATTACKERS}
+    ledger, delta = PrivacyLedger(), dp.delta or 1e-5
+    dp = dp.model_copy(update={"delta": delta})
+    for _ in range(rounds):
+        before = {name: table.copy() for name, table in trained.tables.items()}
+        result = train_privately(trained, planted.graph, rng, training, dp, secret=rng.bytes(32))
+        for event in result.events:
+            ledger = ledger.add(event)
+        for name, watch in ATTACKERS.items():
+            scores[name] += watch(planted, trained, before, trained.tables)
+    claimed = _claimed(ledger.events, delta)
+    return [
+        Audit(dp.mode, dp.sigma, name, claimed, delta, lower_bound(found, planted.included, delta, rng))
+        for name, found in scores.items()
+    ]
+
+
+def _touched(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
+    """Whether the row of the canary's own relation moved: no other statement asks it to."""
+    del model
+    relations = planted.canaries[:, 1]
+    moved = (before["relation"][relations] != after["relation"][relations]).any(axis=1)
+    return moved.astype(np.float64)
+
+
+def _along_gradient(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
+    """How far the canary's rows went where its own gradient would have sent them."""
+    head, relation, tail = planted.canaries.T
+    places = (("entity", head), ("relation", relation), ("entity", tail))
+    rows = [torch.from_numpy(before[name][ids]).requires_grad_() for name, ids in places]
+    h, r, t = rows
+    step = len(before["entity"]) // _PROBES + 1
+    probes = torch.from_numpy(before["entity"][::step].copy())  # (p, w)
+    apart = model.score(h[:, None], r[:, None], probes[None]).mean(1) - model.score(h, r, t)  # (m,)
+    uphill = torch.autograd.grad(apart.sum(), rows)
+    moves = [torch.from_numpy(after[name][ids] - before[name][ids]) for name, ids in places]
+    with torch.no_grad():
+        length = torch.stack([(slope**2).sum(1) for slope in uphill]).sum(0).sqrt()
+        along = torch.stack([-(slope * move).sum(1) for slope, move in zip(uphill, moves, strict=True)]).sum(0)
+        score: NDArray[np.float64] = (along / length.clamp(min=1e-12)).double().numpy()
+    return score
+
+
+ATTACKERS: dict[str, Watcher] = {"touched rows": _touched, "along the gradient": _along_gradient}
+
+
+def _claimed(events: tuple[Event, ...], delta: float) -> float:
+    return epsilon(events, delta, "prv")
