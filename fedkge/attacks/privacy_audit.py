@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import normalize
 
 from fedkge.attacks.canary_bound import Bound, lower_bound
-from fedkge.client.accounting import Event, PrivacyLedger, epsilon
+from fedkge.client.accounting import PrivacyLedger, epsilon
 from fedkge.client.arrays import Floats
 from fedkge.client.models import Model, build_model
-from fedkge.client.privacy import train_privately
+from fedkge.client.privacy import delta_of, train_privately
 from fedkge.datasets.graph import IntArray, KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.seeding import draw
@@ -26,7 +27,6 @@ from fedkge.seeding import draw
 __all__ = ["ATTACKERS", "Audit", "Planted", "audit", "plant"]
 
 _DRAW = 0xA0D17  # tells these draws from others with the same seed
-_PROBES = 64  # negatives that the attacker averages over, not knowing which were drawn
 
 Tables = Mapping[str, Floats]
 Watcher = Callable[["Planted", Model, Tables, Tables], NDArray[np.float64]]
@@ -90,8 +90,7 @@ def audit(
     planted = plant(graph, num_canaries, rng)
     trained = build_model(model, planted.graph, seed)
     scores = {name: np.zeros(num_canaries) for name in ATTACKERS}
-    ledger, delta = PrivacyLedger(), dp.delta or 1e-5
-    dp = dp.model_copy(update={"delta": delta})
+    ledger, delta = PrivacyLedger(), delta_of(dp, planted.graph)
     for _ in range(rounds):
         before = {name: table.copy() for name, table in trained.tables.items()}
         result = train_privately(trained, planted.graph, rng, training, dp, secret=rng.bytes(32))
@@ -99,7 +98,7 @@ def audit(
             ledger = ledger.add(event)
         for name, watch in ATTACKERS.items():
             scores[name] += watch(planted, trained, before, trained.tables)
-    claimed = _claimed(ledger.events, delta)
+    claimed = epsilon(ledger.events, delta)
     return [
         Audit(dp.mode, dp.sigma, name, claimed, delta, lower_bound(found, planted.included, delta, rng))
         for name, found in scores.items()
@@ -115,25 +114,16 @@ def _touched(planted: Planted, model: Model, before: Tables, after: Tables) -> N
 
 
 def _along_gradient(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
-    """How far the canary's rows went where its own gradient would have sent them."""
+    """How far the canary's rows went where its score rises; which negatives it met is not known."""
     head, relation, tail = planted.canaries.T
     places = (("entity", head), ("relation", relation), ("entity", tail))
     rows = [torch.from_numpy(before[name][ids]).requires_grad_() for name, ids in places]
-    h, r, t = rows
-    step = len(before["entity"]) // _PROBES + 1
-    probes = torch.from_numpy(before["entity"][::step].copy())  # (p, w)
-    apart = model.score(h[:, None], r[:, None], probes[None]).mean(1) - model.score(h, r, t)  # (m,)
-    uphill = torch.autograd.grad(apart.sum(), rows)
-    moves = [torch.from_numpy(after[name][ids] - before[name][ids]) for name, ids in places]
-    with torch.no_grad():
-        length = torch.stack([(slope**2).sum(1) for slope in uphill]).sum(0).sqrt()
-        along = torch.stack([-(slope * move).sum(1) for slope, move in zip(uphill, moves, strict=True)]).sum(0)
-        score: NDArray[np.float64] = (along / length.clamp(min=1e-12)).double().numpy()
-    return score
+    slopes = torch.cat(torch.autograd.grad(model.score(*rows).sum(), rows), dim=1)  # (m, 3 w)
+    moves = torch.from_numpy(
+        np.concatenate([after[name][ids] - before[name][ids] for name, ids in places], 1)
+    )
+    along: NDArray[np.float64] = (normalize(slopes, dim=1) * moves).sum(1).double().numpy()
+    return along
 
 
 ATTACKERS: dict[str, Watcher] = {"touched rows": _touched, "along the gradient": _along_gradient}
-
-
-def _claimed(events: tuple[Event, ...], delta: float) -> float:
-    return epsilon(events, delta, "prv")

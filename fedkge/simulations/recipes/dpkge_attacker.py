@@ -101,16 +101,16 @@ def critical_attacks(graph: KnowledgeGraph, count: int, rng: np.random.Generator
     """Confidential train triples, no two with the same head and relation."""
     confidential = graph.train[graph.marks("train")]
     shuffled = confidential[rng.permutation(len(confidential))]
-    _, first = np.unique(shuffled[:, 0].astype(np.int64) * graph.num_relations + shuffled[:, 1], return_index=True)
+    _, first = np.unique(
+        shuffled[:, 0].astype(np.int64) * graph.num_relations + shuffled[:, 1], return_index=True
+    )
     chosen: IntArray = shuffled[np.sort(first)[:count]]
     return chosen
 
 
 def tail_ranks(model: Model, graph: KnowledgeGraph, triples: IntArray) -> NDArray[np.float64]:
     """Where the tails stand among all entities; the attacker knows no triples to filter by."""
-    asked = KnowledgeGraph.from_ids(
-        "attacked", graph.entity_labels, graph.relation_labels, {"test": triples}
-    )
+    asked = KnowledgeGraph.from_ids("attacked", graph.entity_labels, graph.relation_labels, {"test": triples})
     places: NDArray[np.float64] = rank(model, asked, "test", "tail").ranks()[:, 0]
     return places
 

@@ -73,7 +73,8 @@ def agreement(
 ) -> tuple[float, float]:
     """Mean and standard deviation of the NMI over all pairs of clusterings."""
     clusters = [
-        [KMeans(k, n_init=10, random_state=seed).fit_predict(rows) for rows in group] for group in (first, second)
+        [KMeans(k, n_init=10, random_state=seed).fit_predict(rows) for rows in group]
+        for group in (first, second)
     ]
     scores = [normalized_mutual_info_score(a, b) for a, b in product(*clusters)]
     return float(np.mean(scores)), float(np.std(scores))
@@ -84,6 +85,7 @@ def _rows(
 ) -> list[NDArray[np.float32]]:
     method, mode, sigma = kind
     trained: list[Trained] = [
-        train_cell(Cell("FB15k-237", "TransE", method, mode, sigma, epochs=epochs, seed=seed)) for seed in seeds
+        train_cell(Cell("FB15k-237", "TransE", method, mode, sigma, epochs=epochs, seed=seed))
+        for seed in seeds
     ]
     return [one.model.tables["entity"][chosen].copy() for one in trained]

@@ -71,7 +71,10 @@ def loss_curves(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
         trained = train_cell(cell)
         rows += [
             {**_named(cell), "epoch": epoch + 1, "batches": kind, "loss": loss}
-            for kind, losses in (("unrestricted", trained.losses), ("confidential", trained.confidential_losses))
+            for kind, losses in (
+                ("unrestricted", trained.losses),
+                ("confidential", trained.confidential_losses),
+            )
             for epoch, loss in enumerate(losses)
         ]
     return pd.DataFrame(rows)
