@@ -36,8 +36,8 @@ def test_epsilon_grows_with_epochs_to_the_table():
 
 
 def test_epsilon_falls_as_more_is_confidential():
-    frame = epsilon_by_share()
-    assert frame["prv"].is_monotonic_decreasing
+    frame = epsilon_by_share("quick")
+    assert frame["rdp"].is_monotonic_decreasing
     assert frame["classic"].iloc[-1] == pytest.approx(6.02, abs=0.011)
 
 
