@@ -2,8 +2,8 @@
 
 Run: python benchmarks/audit_privacy.py [--canaries 2000] [--rounds 4] [--seed 0]   (about a minute)
 
-Canary triples enter the confidential half of UMLS by fair coins; the lower bound holds with 95 % confidence. A
-claim below its bound is refuted. The last rows train on all confidential triples in every step, where an
+Canary triples enter the confidential half of UMLS by fair coins; the lower bound holds with 95 % confidence.
+A claim below its bound is refuted. The last rows train on all confidential triples in every step, where an
 attack finds most: they show that the attacker is able.
 """
 

@@ -109,7 +109,7 @@ def _touched(planted: Planted, model: Model, before: Tables, after: Tables) -> N
     """Whether the row of the canary's own relation moved: no other statement asks it to."""
     del model
     relations = planted.canaries[:, 1]
-    moved = (before["relation"][relations] != after["relation"][relations]).any(axis=1)
+    moved: NDArray[np.bool_] = (before["relation"][relations] != after["relation"][relations]).any(axis=1)
     return moved.astype(np.float64)
 
 

@@ -134,7 +134,7 @@ def train_cell(cell: Cell) -> Trained:
 def measured(trained: Trained, split: str = "test") -> Mapping[str, float]:
     """MRR, Hits@10 in per cent and MR over both sides, each with the ends of its 95 % interval."""
     found = evaluate(trained.model, trained.graph, split, EVERY_SIDE, draw(trained.cell.seed, _DRAW, 1))
-    values = {}
+    values: dict[str, float] = {}
     for column, name, factor in (("mrr", "mrr", 1.0), ("hits", "hits@10", 100.0), ("mr", "mr", 1.0)):
         low, high = found.intervals[name]
         values |= {
@@ -157,12 +157,13 @@ def _train_openly(cell: Cell, graph: KnowledgeGraph, learnt: KnowledgeGraph) -> 
 
 def _privacy(cell: Cell, choice: _Choice) -> DPSettings:
     """Mode paper takes its default, the 20th percentile; sound a bound that is known beforehand."""
-    options = {"mode": cell.mode, "sigma": cell.sigma}
-    if cell.percentile is not None:
-        return DPSettings(**options, percentile=cell.percentile)
-    if cell.mode == "paper":
-        return DPSettings(**options)
-    return DPSettings(**options, clip=choice.full_clip if cell.method == "FullDP" else choice.clip)
+    clip = choice.full_clip if cell.method == "FullDP" else choice.clip
+    return DPSettings(
+        mode=cell.mode,
+        sigma=cell.sigma or 1.0,
+        clip=clip if cell.mode == "sound" and cell.percentile is None else None,
+        percentile=cell.percentile or 20.0,
+    )
 
 
 def _training(choice: _Choice, rate: float, num_train: int) -> TrainingSettings:

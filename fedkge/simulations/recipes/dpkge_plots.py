@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,19 +15,19 @@ _LINES = {"DPKGE": "-", "FullDP": "--", "NDP": ":", "U": "-."}
 
 
 def plot_trade_off(frame: pd.DataFrame) -> Figure:
-    """MRR against ε, a panel per dataset and model; lines without ε are NDP (above) and U (nothing spent)."""
-    panels = list(frame.groupby(["dataset", "model"], sort=False))
+    """MRR against ε, a panel per dataset and model; lines across are NDP and U."""
+    panels = list(_groups(frame, "dataset", "model"))
     figure, axes = _panels([f"{model} on {dataset}" for (dataset, model), _ in panels], "ε (PRV)", "test MRR")
     for axis, (_, part) in zip(axes, panels, strict=True):
-        for method, line in part[part["mode"] == "off"].groupby("method"):
+        for (method,), line in _groups(part[part["mode"] == "off"], "method"):
             axis.axhline(line["mrr"].mean(), color=_COLOURS[method], linestyle=_LINES[method], label=method)
-        private = part[part["mode"] != "off"].sort_values("epsilon")
-        for (method, mode), line in private.groupby(["method", "mode"]):
-            errors = [line["mrr"] - line["mrr_low"], line["mrr_high"] - line["mrr"]]
+        for (method, mode), line in _groups(
+            part[part["mode"] != "off"].sort_values("epsilon"), "method", "mode"
+        ):
             axis.errorbar(
                 line["epsilon"],
                 line["mrr"],
-                errors,
+                [line["mrr"] - line["mrr_low"], line["mrr_high"] - line["mrr"]],
                 color=_COLOURS[mode],
                 linestyle=_LINES[method],
                 marker="o" if method == "DPKGE" else "s",
@@ -39,28 +39,28 @@ def plot_trade_off(frame: pd.DataFrame) -> Figure:
 
 def plot_losses(frame: pd.DataFrame) -> Figure:
     """The loss by epoch, a panel per model."""
-    panels = list(frame[frame["batches"] != "confidential"].groupby("model", sort=False))
-    figure, axes = _panels([str(model) for model, _ in panels], "epoch", "loss")
+    panels = list(_groups(frame[frame["batches"] != "confidential"], "model"))
+    figure, axes = _panels([model for (model,), _ in panels], "epoch", "loss")
     for axis, (_, part) in zip(axes, panels, strict=True):
-        for (method, mode, sigma), line in part.groupby(["method", "mode", "sigma"], dropna=False):
-            label = method if mode == "off" else f"{method}, {mode}, σ = {sigma:g}"
-            colour = _COLOURS.get(mode, _COLOURS.get(method))
+        for (method, mode, sigma), line in _groups(part, "method", "mode", "sigma"):
+            label = _label(method, mode) + ("" if mode == "off" else f", σ = {sigma}")
+            colour = _colour(method, mode)
             axis.plot(line["epoch"], line["loss"], color=colour, linestyle=_LINES[method], label=label)
         axis.legend(fontsize="small")
     return figure
 
 
 def plot_epsilon(frame: pd.DataFrame) -> Figure:
-    """ε by epoch in the paper's conversion and by PRV where it was computed, a panel per dataset."""
-    panels = list(frame.groupby("dataset", sort=False))
-    figure, axes = _panels([str(dataset) for dataset, _ in panels], "epoch", "ε")
+    """ε by epoch in the paper's conversion, and dotted by PRV where it was computed, a panel per dataset."""
+    panels = list(_groups(frame, "dataset"))
+    figure, axes = _panels([dataset for (dataset,), _ in panels], "epoch", "ε")
     for axis, (_, part) in zip(axes, panels, strict=True):
-        for (method, sigma), line in part.groupby(["method", "sigma"]):
-            drawn = axis.plot(
-                line["epoch"], line["classic"], linestyle=_LINES[method], label=f"{method}, σ = {sigma:g}"
+        for (method, sigma), line in _groups(part, "method", "sigma"):
+            (drawn,) = axis.plot(
+                line["epoch"], line["classic"], linestyle=_LINES[method], label=f"{method}, σ = {sigma}"
             )
             if line["prv"].notna().all():
-                axis.plot(line["epoch"], line["prv"], color=drawn[0].get_color(), linestyle=":")
+                axis.plot(line["epoch"], line["prv"], color=drawn.get_color(), linestyle=":")
         axis.legend(fontsize="small")
     return figure
 
@@ -70,7 +70,7 @@ def plot_shares(frame: pd.DataFrame) -> Figure:
     columns = {"epsilon": "ε (PRV)", "mr": "MR", "hits": "Hits@10 in %"}
     figure, axes = _panels(list(columns.values()), "confidential share", "")
     for axis, column in zip(axes, columns, strict=True):
-        for (model, mode), line in frame.groupby(["model", "mode"]):
+        for (model, mode), line in _groups(frame, "model", "mode"):
             mean = line.groupby("share")[column].mean()
             axis.plot(mean.index, mean.to_numpy(), color=_COLOURS[mode], marker="o", label=f"{model}, {mode}")
         axis.legend(fontsize="small")
@@ -80,15 +80,29 @@ def plot_shares(frame: pd.DataFrame) -> Figure:
 def plot_attacker(frame: pd.DataFrame) -> Figure:
     """How many of the attacked statements have ranks in each range."""
     figure, (axis,) = _panels(["ranks of confidential statements"], "rank of the tail", "statements")
-    kinds = list(frame.groupby(["method", "mode"], sort=False))
+    kinds = list(_groups(frame, "method", "mode"))
+    width = 1 / (len(kinds) + 1)
     for place, ((method, mode), part) in enumerate(kinds):
-        places = [bin + (place - len(kinds) / 2) / (len(kinds) + 1) for bin in range(len(part))]
-        label = str(method) if mode == "off" else f"{method}, {mode}"
-        colour = _COLOURS.get(str(mode), _COLOURS.get(str(method)))
-        axis.bar(places, part["count"], width=1 / (len(kinds) + 1), align="edge", color=colour, label=label)
+        places = [number + (place - len(kinds) / 2) * width for number in range(len(part))]
+        colour, label = _colour(method, mode), _label(method, mode)
+        axis.bar(places, part["count"], width=width, align="edge", color=colour, label=label)
         axis.set_xticks(range(len(part)), [f"≤ {high}" for high in part["rank_to"]], rotation=30)
     axis.legend(fontsize="small")
     return figure
+
+
+def _groups(frame: pd.DataFrame, *columns: str) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
+    """The parts of a frame by the text of some columns, as they come."""
+    for key, part in frame.groupby(list(columns), sort=False, dropna=False):
+        yield tuple(str(value) for value in key), part
+
+
+def _label(method: str, mode: str) -> str:
+    return method if mode == "off" else f"{method}, {mode}"
+
+
+def _colour(method: str, mode: str) -> str:
+    return _COLOURS[method if mode == "off" else mode]
 
 
 def _panels(titles: Sequence[str], across: str, up: str) -> tuple[Figure, list[Axes]]:

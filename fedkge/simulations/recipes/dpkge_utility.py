@@ -66,9 +66,7 @@ def clip_study(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
         for sigma in _SIGMAS[scale]
     ]
     frame = measure_cells(cells)
-    published = [
-        CLIP_STUDY[str(row.model)][int(row.percentile)][SIGMAS.index(row.sigma)] for row in frame.itertuples()
-    ]
+    published = [CLIP_STUDY[c.model][int(c.percentile or 0)][SIGMAS.index(c.sigma or 0.0)] for c in cells]
     return frame.assign(
         published_mr=[score.mr for score in published], published_hits=[score.hits for score in published]
     )
