@@ -65,7 +65,7 @@ def delta_of(dp: DPSettings, graph: KnowledgeGraph) -> float:
     if dp.mode == "paper":
         return 1 / len(graph.train)
     confidential = int(np.count_nonzero(graph.marks("train")))
-    return max(confidential, 2) ** -1.1
+    return float(max(confidential, 2) ** -1.1)
 
 
 def check_delta(dp: DPSettings, graph: KnowledgeGraph) -> str:

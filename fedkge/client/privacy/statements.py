@@ -13,7 +13,6 @@ from fedkge.client.gradients import TripleGradients, query_of
 from fedkge.client.models.base import Model
 from fedkge.client.pairs import group
 from fedkge.client.privacy.norms import triple_norms
-from fedkge.errors import SettingError
 
 __all__ = ["Statements"]
 
@@ -22,11 +21,6 @@ class Statements:
     """The statements of a batch, (b, 1 + n), each with what it asks of its anchor and relation."""
 
     def __init__(self, model: Model, joint: TripleGradients) -> None:
-        if model.projects:
-            raise SettingError(
-                f'privacy.dp.mode: "paper" clips statements apart, which is not supported for '
-                f'{model.settings.name}, because its relations map every candidate; use mode = "sound"'
-            )
         self.joint = joint
         self.apart = _apart(model, joint)
         self.norms: Floats = triple_norms(self.apart, model.tables["entity"]).reshape(

@@ -24,6 +24,7 @@ from fedkge.client.privacy.normals import Keystream, derived
 from fedkge.client.privacy.plan import Plan
 from fedkge.client.privacy.sampling import poisson_sample
 from fedkge.client.privacy.steps import PaperStep, SoundStep
+from fedkge.client.privacy.support import check_training
 from fedkge.client.threads import one_thread
 from fedkge.client.training import KernelStep, TrainResult, check_loss, shuffled
 from fedkge.datasets import unrestricted
@@ -62,8 +63,7 @@ def train_privately(
     The same generator and secret give the same bits; a secret serves one call. With `spare`, confidential
     triples are left alone: that is training on the unrestricted ones, and costs nothing.
     """
-    if settings.device != "cpu":
-        raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
+    check_training(type(model), graph, settings, dp)
     start = perf_counter()
     with one_thread():
         session = _Session(model, graph, rng, settings, dp, secret, optimizer, spare)
@@ -170,7 +170,7 @@ class _Session:
         open_loss, private_loss = (
             total / count if count else nan for total, count in zip(totals, counts, strict=True)
         )
-        if not self.sound:
+        if not self.sound and sum(counts):
             open_loss = sum(totals) / sum(counts)
         if self.first is None and open_loss == open_loss:
             self.first = open_loss
@@ -191,11 +191,6 @@ class _Session:
     def _public_bound(self, kernel: KernelStep, unfiltered: TrainingSettings) -> float:
         if self.spare:
             return 1.0
-        if len(self.public.train) == 0:
-            raise SettingError(
-                "privacy.dp.clip: no unrestricted triples to take a percentile of; give a bound, such as "
-                "privacy.dp.clip = 1.0"
-            )
         sampler = NegativeSampler(self.public, unfiltered)
         return public_bound(
             self.model, kernel.objective, sampler, self.rng, self.batch_size, self.dp.percentile
