@@ -50,10 +50,10 @@ class _Choice:
 
 # Found by hand on the validation triples of FB15k-237, σ = 1; the paper prints no values.
 _CHOICES = {
-    name: _Choice(ModelSettings(name=name, dim=50, margin=3.0), "margin-ranking", "SGD", 2.0, 0.2, 0.3, 1.0)
+    name: _Choice(ModelSettings(name=name, dim=50, margin=3.0), "margin-ranking", "SGD", 2.0, 0.2, 0.1, 0.5)
     for name in ("TransE", "TransM")
 } | {
-    name: _Choice(ModelSettings(name=name, dim=dim, margin=1.0), "logistic", "Adagrad", 0.1, 0.1, 0.3, 1.0)
+    name: _Choice(ModelSettings(name=name, dim=dim, margin=1.0), "logistic", "Adagrad", 0.1, 0.1, 0.1, 0.5)
     for name, dim in (("DistMult", 50), ("RESCAL", 20))
 }
 
