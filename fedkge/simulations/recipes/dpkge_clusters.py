@@ -14,11 +14,11 @@ from sklearn.metrics import normalized_mutual_info_score
 from fedkge.client.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.seeding import draw
-from fedkge.simulations.recipes.dpkge_cells import Cell, Method, Mode, Trained, graph_of, train_cell
+from fedkge.simulations.recipes.dpkge_cells import Cell, Method, Mode, graph_of, train_cell
 from fedkge.simulations.recipes.dpkge_paper import CLUSTERING
 from fedkge.simulations.recipes.scale import Scale
 
-__all__ = ["agreement", "clustering", "people"]
+__all__ = ["agreement", "clustering", "compare_clusters", "people"]
 
 _PERSON = "/people/person/"
 _COUNT = 762  # as many as the paper has patients
@@ -32,18 +32,24 @@ _OTHERS: tuple[tuple[Method, Mode, float | None], ...] = (
 
 
 def clustering(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
-    """DPKGE table 4: NMI of k-means clusters with those of NDP (quick: 2 models a method, 15 epochs).
+    """DPKGE table 4: agreement (NMI) of k-means clusters with those of NDP.
 
     The paper clusters the patients of eICU, which is not public; here it is people of FB15k-237, the heads of
-    relations under /people/person/. NDP with other seeds is added: the most that any method can reach.
+    relations under /people/person/. NDP with other seeds is added: the most that any method can reach. Quick:
+    2 models a method instead of 5, 15 epochs.
     """
     runs, epochs = (5, 100) if scale == "full" else (2, 15)
     chosen = people(graph_of("FB15k-237", 0.5), _COUNT, draw(seed, _DRAW))
-    first = range(seed, seed + runs)
-    gold = _rows(("NDP", "off", None), first, epochs, chosen)
+    return compare_clusters("FB15k-237", chosen, runs, epochs, seed)
+
+
+def compare_clusters(dataset: str, chosen: Ids, runs: int, epochs: int, seed: int) -> pd.DataFrame:
+    """The clusters of some entities by several models of each method; no two share initial rows."""
+    gold = _rows(dataset, ("NDP", "off", None), range(seed, seed + runs), epochs, chosen)
     found = []
-    for place, other in enumerate(_OTHERS, start=1):  # no two models share initial rows
-        compared = _rows(other, range(seed + place * runs, seed + (place + 1) * runs), epochs, chosen)
+    for place, other in enumerate(_OTHERS, start=1):
+        seeds = range(seed + place * runs, seed + (place + 1) * runs)
+        compared = _rows(dataset, other, seeds, epochs, chosen)
         for k in CLUSTERING:
             mean, deviation = agreement(gold, compared, k, seed)
             found.append(
@@ -81,11 +87,8 @@ def agreement(
 
 
 def _rows(
-    kind: tuple[Method, Mode, float | None], seeds: range, epochs: int, chosen: Ids
+    dataset: str, kind: tuple[Method, Mode, float | None], seeds: range, epochs: int, chosen: Ids
 ) -> list[NDArray[np.float32]]:
     method, mode, sigma = kind
-    trained: list[Trained] = [
-        train_cell(Cell("FB15k-237", "TransE", method, mode, sigma, epochs=epochs, seed=seed))
-        for seed in seeds
-    ]
-    return [one.model.tables["entity"][chosen].copy() for one in trained]
+    cells = [Cell(dataset, "TransE", method, mode, sigma, epochs=epochs, seed=seed) for seed in seeds]
+    return [train_cell(cell).model.tables["entity"][chosen] for cell in cells]

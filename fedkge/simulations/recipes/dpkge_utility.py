@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from math import nan
 
 import pandas as pd
 
-from fedkge.simulations.recipes.dpkge_cells import Cell, Method, Mode, Trained, measured, train_cell
+from fedkge.simulations.recipes.dpkge_cells import DATASETS, Cell, Method, Mode, Trained, measured, train_cell
 from fedkge.simulations.recipes.dpkge_paper import CLIP_STUDY, SIGMAS, Score
 from fedkge.simulations.recipes.scale import Scale
 
@@ -19,6 +20,8 @@ _SIGMAS = {"quick": (1.0,), "full": SIGMAS}
 _EPOCHS = {"quick": 15, "full": 100}
 _SEEDS = {"quick": 1, "full": 5}
 
+_UNPUBLISHED = Score(nan, nan)
+
 Progress = Callable[[dict[str, object]], None]
 
 
@@ -27,10 +30,9 @@ def link_prediction(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
 
     Quick: TransE on FB15k-237, σ = 1, 15 epochs, one seed. Full adds WN18RR, which the paper has not.
     """
-    datasets = ("FB15k-237", "WN18RR") if scale == "full" else ("FB15k-237",)
     return measure_cells(
         cell
-        for dataset in datasets
+        for dataset in DATASETS[scale]
         for cell in link_cells(
             dataset, _MODELS[scale], _SIGMAS[scale], _EPOCHS[scale], range(seed, seed + _SEEDS[scale])
         )
@@ -58,16 +60,16 @@ def clip_study(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
     """
     percentiles = (20, 50, 80, 100) if scale == "full" else (20, 80)
     cells = [
-        Cell("FB15k-237", model, "DPKGE", mode, sigma, 0.5, percentile, _EPOCHS[scale], one)
+        Cell(dataset, model, "DPKGE", mode, sigma, 0.5, percentile, _EPOCHS[scale], one)
+        for dataset in DATASETS[scale]
         for one in range(seed, seed + _SEEDS[scale])
         for model in _MODELS[scale]
         for mode in _MODES
         for percentile in percentiles
         for sigma in _SIGMAS[scale]
     ]
-    frame = measure_cells(cells)
-    published = [CLIP_STUDY[c.model][int(c.percentile or 0)][SIGMAS.index(c.sigma or 0.0)] for c in cells]
-    return frame.assign(
+    published = [_clip_score(cell) for cell in cells]
+    return measure_cells(cells).assign(
         published_mr=[score.mr for score in published], published_hits=[score.hits for score in published]
     )
 
@@ -78,7 +80,11 @@ def loss_curves(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
     Quick: TransE, σ = 1, 15 epochs. In mode paper and without DP the losses are over all batches.
     """
     rows = []
-    for cell in link_cells("FB15k-237", _MODELS[scale], _SIGMAS[scale], _EPOCHS[scale], [seed]):
+    for cell in (
+        cell
+        for dataset in DATASETS[scale]
+        for cell in link_cells(dataset, _MODELS[scale], _SIGMAS[scale], _EPOCHS[scale], [seed])
+    ):
         trained = train_cell(cell)
         batches = "unrestricted" if cell.mode == "sound" else "all"
         curves = {batches: trained.losses, "confidential": trained.confidential_losses}
@@ -97,7 +103,8 @@ def share_sweep(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
     """
     shares = (0.25, 0.5, 0.75, 0.85, 0.95, 1.0) if scale == "full" else (0.25, 0.75, 1.0)
     return measure_cells(
-        Cell("FB15k-237", model, "DPKGE", mode, 0.7, share, epochs=_EPOCHS[scale], seed=one)
+        Cell(dataset, model, "DPKGE", mode, 0.7, share, epochs=_EPOCHS[scale], seed=one)
+        for dataset in DATASETS[scale]
         for one in range(seed, seed + _SEEDS[scale])
         for model in _MODELS[scale]
         for mode in _MODES
@@ -115,9 +122,16 @@ def measure_cells(cells: Iterable[Cell], each: Progress | None = None) -> pd.Dat
     return pd.DataFrame(rows)
 
 
+def _clip_score(cell: Cell) -> Score:
+    """What tables 2 and 3 print for a cell of the clip study."""
+    if cell.dataset != "FB15k-237":
+        return _UNPUBLISHED
+    return CLIP_STUDY[cell.model][int(cell.percentile or 0)][SIGMAS.index(cell.sigma or 0.0)]
+
+
 def _row(trained: Trained) -> dict[str, object]:
     cell = trained.cell
-    score = cell.published or Score(float("nan"), float("nan"))
+    score = cell.published or _UNPUBLISHED
     return {
         **_named(cell),
         "clip": trained.clip,

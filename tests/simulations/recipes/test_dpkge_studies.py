@@ -97,6 +97,33 @@ def test_equal_clusters_agree_whatever_their_numbers():
     assert dpkge_clusters.agreement([near], [rng.permutation(apart)], 3, 0)[0] < 0.5
 
 
+def test_clusters_of_ndp_are_the_measure_of_all_others():
+    frame = dpkge_clusters.compare_clusters("UMLS", np.arange(60, dtype=np.int32), runs=1, epochs=1, seed=0)
+    assert len(frame) == 3 * 4  # k × methods
+    assert frame["nmi"].between(0, 1).all()
+    assert frame.loc[frame["method"] == "NDP", "published"].isna().all()
+
+
+def test_ranks_are_counted_once_each_and_ndp_equals_itself():
+    frame = dpkge_attacker.rank_histogram("UMLS", epochs=1, seed=0, count=40)
+    kinds = frame.groupby(["method", "mode"])
+    assert (kinds["count"].sum() == 40).all()
+    assert kinds["p_value"].first()["NDP", "off"] == 1
+    assert set(kinds["published_p"].first().dropna()) == {8.28e-44}
+
+
+def test_a_left_out_statement_is_ranked_with_and_without_it():
+    frame = dpkge_attacker.leave_out("UMLS", count=1, epochs=1, seed=0)
+    assert list(zip(frame["method"], frame["mode"], strict=True)) == [
+        ("NDP", "off"),
+        ("DPKGE", "paper"),
+        ("DPKGE", "sound"),
+    ]
+    ranks = frame[["rank_with", "rank_without", "rank_with_reseeded"]]
+    assert ranks.map(lambda rank: 1 <= rank <= 135).all(axis=None)
+    assert frame.iloc[0]["published_without"] == 9
+
+
 def test_people_are_heads_of_personal_relations():
     graph = load("UMLS")
     labels = ("/people/person/profession", *graph.relation_labels[1:])
