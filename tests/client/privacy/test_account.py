@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkge.client.accounting import epsilon
+from fedkge.client.accounting import Event, epsilon
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.datasets import unrestricted
@@ -122,8 +122,6 @@ def test_a_budget_of_nothing_is_training_on_unrestricted_triples(tmp_path: Path,
 def test_noise_can_be_solved_for(tmp_path: Path, marked) -> None:
     account = opened(tmp_path, marked, target_epsilon=2.0)
     steps = 10 * account.steps
-    from fedkge.client.accounting import Event
-
     assert epsilon([Event(account.dp.sigma, account.plan.rate, steps)], account.delta) == pytest.approx(
         2, abs=0.02
     )

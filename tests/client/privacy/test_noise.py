@@ -25,7 +25,7 @@ SETTINGS = TrainingSettings(optimizer="SGD", learning_rate=0.3, negatives=2, bat
 
 
 class Recorded:
-    """Stands for a keystream: fixed numbers for each confidential step, all entity rows, then all relations."""
+    """Stands for a keystream: fixed numbers for each step, all entity rows, then all relations."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers, self.place = numbers.ravel(), 0
