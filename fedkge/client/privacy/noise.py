@@ -60,6 +60,7 @@ class LazyNoise(DenseNoise):
     def __init__(self, stream: Keystream, tables: Mapping[str, Floats]) -> None:
         super().__init__(stream)
         self.tables = tables
+        self._buffer = np.empty(BLOCK, dtype=np.float32)
         self.variance = 0.0  # that every row has been charged with since the beginning
         self.paid: dict[str, Debts] = {name: np.zeros(len(table)) for name, table in tables.items()}
 
@@ -87,14 +88,19 @@ class LazyNoise(DenseNoise):
         step = max(1, BLOCK // table.shape[1])
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
-            _subtract(table, rows[part], self._owed(name, rows[part], since[part]))
+            deviations = np.sqrt(self.variance - since[part])
+            _subtract(table, rows[part], deviations, self._normals(name, rows[part], since[part]))
 
-    def _owed(self, name: str, rows: Ids, since: Debts) -> Floats:
-        """(r, w) what each row has to lose."""
-        owed = np.zeros((len(rows), self.tables[name].shape[1]), dtype=np.float32)
-        self.stream.add_normals(owed, 1.0)
-        owed *= np.sqrt(self.variance - since).astype(np.float32)[:, None]
-        return owed
+    def _normals(self, name: str, rows: Ids, since: Debts) -> Floats:
+        """(r, w) standard normal numbers; rows and debts are for tests that know what to expect."""
+        del since
+        width = self.tables[name].shape[1]
+        if self._buffer.size < len(rows) * width:  # a single row may be longer than a block
+            self._buffer = np.empty(len(rows) * width, dtype=np.float32)
+        normals = self._buffer[: len(rows) * width].reshape(-1, width)
+        normals.fill(0)
+        self.stream.add_normals(normals, 1.0)
+        return normals
 
 
 def choose_noise(
@@ -134,7 +140,8 @@ def _collect(first: Ids, second: Ids, paid: Debts, variance: float, rows: Ids, s
 
 
 @compiled
-def _subtract(table: Floats, rows: Ids, owed: Floats) -> None:
+def _subtract(table: Floats, rows: Ids, deviations: Debts, normals: Floats) -> None:
     for i in range(rows.shape[0]):
-        for k in range(owed.shape[1]):
-            table[rows[i], k] -= owed[i, k]
+        deviation = np.float32(deviations[i])
+        for k in range(normals.shape[1]):
+            table[rows[i], k] -= deviation * normals[i, k]

@@ -78,5 +78,5 @@ def check_delta(dp: DPSettings, graph: KnowledgeGraph) -> str:
         "of them at random would pass"
     )
     if dp.mode == "sound":
-        raise SettingError(f"{problem}; set privacy.dp.delta = {confidential**-1.1:.1g} or less")
+        raise SettingError(f"{problem}; set privacy.dp.delta = {confidential**-1.1:.3g} or less")
     return problem

@@ -97,13 +97,13 @@ def test_no_triple_exceeds_the_bound(data: st.DataObject) -> None:
 def test_a_repeated_negative_counts_as_one_row() -> None:
     """With the closed form for distinct rows the norm would come out too small, and clipping too weak."""
     model = perturbed("TransE")
-    objective = Objective(LOSSES["logistic"], MARGIN, temperature=0.7)
+    objective = Objective(LOSSES["margin-ranking"], 50.0, temperature=0.7)  # every negative counts
     batch = Batch(*(np.array([x], dtype=np.int32) for x in (1, 0)), np.array([[2, 5, 5]], np.int32), 1)
     gradients = triple_gradients(model, objective, batch)
     norm = float(triple_norms(gradients, model.tables["entity"])[0])
     rows = np.square(gradients.anchor_rows).sum() + np.square(gradients.relation_rows).sum()
     too_small = np.sqrt(rows + 6 * np.square(gradients.coefficients).sum())
-    assert norm > 1.02 * too_small
+    assert norm > 1.05 * too_small
 
 
 @pytest.mark.parametrize("name", ["TransE", "TransH"])
