@@ -10,6 +10,7 @@ from typing import Protocol
 import pandas as pd
 
 from fedkge.simulations.recipes.dpkge_attacker import attacker_ranks, neighbouring_graphs
+from fedkge.simulations.recipes.dpkge_audit import privacy_audit
 from fedkge.simulations.recipes.dpkge_clusters import clustering
 from fedkge.simulations.recipes.dpkge_epsilon import epsilon_by_share, epsilon_over_epochs, epsilon_tables
 from fedkge.simulations.recipes.dpkge_utility import clip_study, link_prediction, loss_curves, share_sweep
@@ -35,4 +36,5 @@ RECIPES: dict[str, Recipe] = {
     "dpkge-clustering": clustering,
     "dpkge-attacker": attacker_ranks,
     "dpkge-neighbours": neighbouring_graphs,
+    "dpkge-audit": privacy_audit,
 }

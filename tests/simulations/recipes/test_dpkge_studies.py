@@ -134,6 +134,15 @@ def test_people_are_heads_of_personal_relations():
     assert set(found.tolist()) <= heads
 
 
+def test_the_audit_refutes_the_paper_and_not_sound_training():
+    frame = RECIPES["dpkge-audit"]("quick", 0)
+    printed = frame[(frame["mode"] == "paper") & (frame["attacker"] == "touched rows")]
+    assert (printed["verdict"] == "refuted").all()
+    assert (frame.loc[frame["mode"] == "sound", "verdict"] == "stands").all()
+    able = frame[(frame["batch"] == "all") & (frame["attacker"] == "along the gradient")]
+    assert able["at_least"].max() > 2
+
+
 def test_every_recipe_says_what_it_is_and_takes_scale_and_seed():
     for name, recipe in RECIPES.items():
         assert inspect.getdoc(recipe), name
