@@ -18,6 +18,8 @@ from pydantic_core import ErrorDetails
 from fedkge.errors import InputError, SettingError
 
 __all__ = [
+    "ClientSettings",
+    "DPSettings",
     "DataSettings",
     "EngineSettings",
     "EvaluationSettings",
@@ -112,6 +114,24 @@ class EvaluationSettings(Settings):
     ties: Literal["realistic", "optimistic", "pessimistic"] = "realistic"
 
 
+class DPSettings(Settings):
+    """How a client trains on its confidential triples; the section alone switches it on.
+
+    `paper` is Algorithm 1 of Han et al. (2022) as printed, whose ε is a claim; `sound` mends it.
+    """
+
+    section = "privacy.dp"
+    mode: Literal["off", "paper", "sound"] = "sound"
+    sigma: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    target_epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # sets σ for the whole run
+    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # without it, from a percentile
+    percentile: float = Field(default=20.0, gt=0, le=100)
+    delta: float | None = Field(default=None, gt=0, lt=1)
+    budget: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # 0: leave them untouched
+    noise: Literal["auto", "lazy", "dense"] = "auto"
+    validation: Literal["unrestricted", "all"] = "unrestricted"  # all: outside ε, and said so
+
+
 class PrivacySettings(Settings):
     """What the server must not learn; without effect on strategies that share nothing."""
 
@@ -124,10 +144,22 @@ class PrivacySettings(Settings):
     consistency: bool = False
     helpers: int = Field(default=2, ge=1)
     query_budget: int = Field(default=4096, ge=1)
+    dp: DPSettings = DPSettings(mode="off")
 
     def quorum(self, clients: int) -> int:
         """How many must answer for a sum: over two thirds, and so many that no row loses all its holders."""
         return self.threshold or max(2 * clients // 3 + 1, clients - self.min_holders + 1)
+
+
+class ClientSettings(Settings):
+    """What one client does differently; what is left out is as for all."""
+
+    section = "clients"
+    client: int = Field(ge=0)
+    mode: Literal["off", "paper", "sound"] | None = None
+    sigma: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    budget: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    data: str | None = Field(default=None, min_length=1)  # a folder or archive of its own triples
 
 
 class EngineSettings(Settings):
@@ -154,6 +186,28 @@ class Experiment(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
     engine: EngineSettings = EngineSettings()
+    clients: tuple[ClientSettings, ...] = Field(default=(), strict=False)
+
+    def model_post_init(self, context: Any) -> None:
+        del context
+        numbers = [each.client for each in self.clients]
+        for number in set(numbers):
+            if numbers.count(number) > 1:
+                raise SettingError(
+                    f"clients: client {number} has several sections; keep one [[clients]] of it"
+                )
+
+    def dp_of(self, client: int) -> DPSettings:
+        """How that client trains on its confidential triples."""
+        own = next((each for each in self.clients if each.client == client), None)
+        if own is None:
+            return self.privacy.dp
+        changes = own.model_dump(include={"mode", "sigma", "budget"}, exclude_none=True)
+        if changes and "mode" not in changes and self.privacy.dp.mode == "off":
+            changes["mode"] = "sound"
+        if "sigma" in changes:
+            changes["target_epsilon"] = None
+        return self.privacy.dp.model_copy(update=changes)
 
     @classmethod
     def load(cls, path: Path) -> Experiment:
@@ -181,7 +235,7 @@ class Experiment(Settings):
 
     def override(self, changes: Iterable[str]) -> Experiment:
         """The experiment with some options changed, each given as `section.key=value`."""
-        options = self.model_dump()
+        options = self.model_dump(exclude_defaults=True)  # a first option of [privacy.dp] switches it on
         for change in changes:
             path, equals, value = change.partition("=")
             *sections, key = path.strip().split(".")
@@ -219,6 +273,8 @@ _EXPECTED = {
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of at most {le}",
     "literal_error": "one of {expected}",
+    "missing": "a value",
+    "tuple_type": "sections of options",
     "model_type": "a section of options",
     "model_attributes_type": "a section of options",
 }
@@ -243,7 +299,11 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
     default = fields[key].default if key in fields else None
     if isinstance(default, Settings):
-        example = f"write [{key}] above its options"
+        example = f"write [{place}] above its options"
+    elif isinstance(default, tuple):
+        example = f"write [[{place}]] above each client's options"
+    elif key in fields and fields[key].is_required():
+        return f"{place}: missing; every [[{settings.section}]] needs one"
     elif default is None:
         example = "leave it out to switch it off"
     else:
@@ -251,14 +311,18 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
     return f"{place}: expected {expected}, not {error['input']!r}; {example}"
 
 
-def _toml_lines(options: Mapping[str, Any]) -> Iterator[str]:
+def _toml_lines(options: Mapping[str, Any], parent: str = "") -> Iterator[str]:
     for key, value in options.items():
-        if not isinstance(value, Mapping) and value is not None:
+        if not isinstance(value, Mapping | tuple) and value is not None:
             yield f"{key} = {_toml_value(value)}"
     for section, values in options.items():
         if isinstance(values, Mapping):
-            yield f"\n[{section}]"
-            yield from _toml_lines(values)
+            yield f"\n[{parent}{section}]"
+            yield from _toml_lines(values, f"{parent}{section}.")
+        elif isinstance(values, tuple):
+            for each in values:
+                yield f"\n[[{parent}{section}]]"
+                yield from _toml_lines(each)
 
 
 def _toml_value(value: bool | int | float | str) -> str:

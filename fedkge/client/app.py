@@ -69,15 +69,16 @@ def _arrive(context: Context) -> Participant:
     graph = load_graph(Path(str(config["data"])))
     every_round = not config.get("one-process", False)
     keys = Path(str(config["keys"])) if "keys" in config else None
+    simulated = bool(config.get("simulated", False))
     if experiment.privacy.secure_aggregation:
         run = str(config.get("run", context.run_id))
-        return SecureParticipant(client, graph, experiment, files, every_round, run, keys)
+        return SecureParticipant(client, graph, experiment, files, every_round, run, keys, simulated)
     if keys is not None:
         raise RefusedError(
             "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
             "take 'keys' out of the node config to take part without"
         )
-    return Participant(client, graph, experiment, files, every_round)
+    return Participant(client, graph, experiment, files, every_round, simulated)
 
 
 def leave(run_id: int) -> None:

@@ -19,7 +19,7 @@ from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
 from fedkge.client.pairs import Pairs, add_rows, group
 
-__all__ = ["Objective", "TripleGradients", "triple_gradients"]
+__all__ = ["Objective", "TripleGradients", "query_of", "triple_gradients"]
 
 _CHUNK = 2**22  # floats of projected candidates held at once
 
@@ -45,6 +45,7 @@ class TripleGradients:
     comparison: int
     losses: Floats  # (b,)
     queries: Floats  # (b, w)
+    compared: Floats  # (b, 1 + n) queries with candidates; infinite where there is no candidate
     coefficients: Floats  # (b, 1 + n)
     anchor_rows: Floats  # (b, entity width)
     relation_rows: Floats  # (b, relation width)
@@ -123,7 +124,7 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
     tables = model.tables
     h = torch.from_numpy(tables["entity"][batch.anchors]).requires_grad_()
     r = torch.from_numpy(tables["relation"][batch.relations]).requires_grad_()
-    query = _query(model, h, r, batch.num_tails)
+    query = query_of(model, h, r, batch.num_tails)
     queries: Floats = query.detach().numpy()
     scale: Floats = model.scale.numpy()[batch.relations]
     pairs = group(batch.candidates, len(tables["entity"]))
@@ -135,7 +136,7 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
         else:
             scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
         candidate_rows, relation_rows = None, None
-    losses, coefficients, at_query = scored
+    losses, compared, coefficients, at_query = scored
     at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
     if relation_rows is not None:
         at_r = at_r + torch.from_numpy(relation_rows)
@@ -144,6 +145,7 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
         int(model.comparison),
         losses,
         queries,
+        compared,
         coefficients,
         _numpy(at_h),
         _numpy(at_r),
@@ -158,7 +160,8 @@ def _numpy(rows: Tensor) -> Floats:
     return array
 
 
-def _query(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
+def query_of(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
+    """Queries of a batch: for tails first, then for heads."""
     if num_tails == len(h):
         return model.query_tail(h, r).contiguous()
     if num_tails == 0:
@@ -168,9 +171,8 @@ def _query(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
     )
 
 
-Scored = tuple[
-    Floats, Floats, Floats
-]  # losses (b,), coefficients (b, 1 + n), gradients at the queries (b, w)
+# losses (b,), comparisons (b, 1 + n), coefficients (b, 1 + n), gradients at the queries (b, w)
+Scored = tuple[Floats, Floats, Floats, Floats]
 
 
 def _score(
@@ -191,7 +193,7 @@ def _score(
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
     at_query = np.empty_like(queries)
     query_gradients(kind, queries, table, coefficients, pairs, at_query)
-    return losses, coefficients, at_query
+    return losses, compared, coefficients, at_query
 
 
 def _score_multiplied(
@@ -209,7 +211,7 @@ def _score_multiplied(
     numbers = np.float32(objective.margin), np.float32(objective.temperature)
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
     at_query = coefficients[:, :1] * targets + _product(coefficients[:, 1:], rows)
-    return losses, coefficients, at_query
+    return losses, compared, coefficients, at_query
 
 
 def _multiplied_rows(triples: TripleGradients, num_rows: int) -> tuple[Pairs, Floats]:
@@ -235,7 +237,8 @@ def _projected(
     tables = model.tables
     b, n = batch.candidates.shape
     losses = np.empty(b, dtype=np.float32)
-    coefficients = np.empty((b, n), dtype=np.float32)
+    compared = np.empty((b, n), dtype=np.float32)
+    coefficients = np.empty_like(compared)
     at_query = np.empty_like(queries)
     candidate_rows = np.empty((b * n, tables["entity"].shape[1]), dtype=np.float32)
     relation_rows = np.empty((b, tables["relation"].shape[1]), dtype=np.float32)
@@ -250,13 +253,13 @@ def _projected(
         local = np.where(ids < 0, -1, np.arange(ids.size, dtype=np.int32).reshape(ids.shape))
         pairs = group(local.astype(np.int32), ids.size)
         scored = _score(model, objective, queries[part], table, local, scale[part], pairs)
-        losses[part], coefficients[part], at_query[part] = scored
+        losses[part], compared[part], coefficients[part], at_query[part] = scored
         at_mapped = np.empty_like(table)
-        ordered = scored[1].ravel()[pairs.places]
+        ordered = scored[2].ravel()[pairs.places]
         every = np.arange(ids.size, dtype=np.int32)
         candidate_gradients(int(model.comparison), queries[part], table, ordered, pairs, every, at_mapped)
         slope = torch.from_numpy(at_mapped).view_as(mapped)
         at_rows, at_r = torch.autograd.grad(mapped, (rows, r), slope)
         candidate_rows[part.start * n : part.stop * n] = at_rows.numpy().reshape(ids.size, -1)
         relation_rows[part] = at_r.numpy()
-    return (losses, coefficients, at_query), candidate_rows, relation_rows
+    return (losses, compared, coefficients, at_query), candidate_rows, relation_rows

@@ -19,7 +19,7 @@ from fedkge.datasets.lookup import Lookup
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["Batch", "NegativeSampler", "head_probabilities"]
+__all__ = ["Batch", "NegativeSampler", "head_shares"]
 
 _SHORT = 128  # so few answers are counted faster, in vector registers, than searched
 
@@ -37,15 +37,17 @@ class Batch(NamedTuple):
 
 
 class NegativeSampler:
-    """Draws negatives for the train triples of one graph."""
+    """Draws negatives for the train triples of one graph; `counted` is the graph whose counts may be used."""
 
-    def __init__(self, graph: KnowledgeGraph, settings: TrainingSettings) -> None:
+    def __init__(
+        self, graph: KnowledgeGraph, settings: TrainingSettings, counted: KnowledgeGraph | None = None
+    ) -> None:
         self.triples = graph.train
         self.num_entities = graph.num_entities
         self.num_negatives = settings.negatives
         self.filtered = settings.filter_negatives
         self.shared = settings.shared_negatives
-        self.replace_head = _replace_head(graph, settings)  # (n,) probability
+        self.replace_head = _replace_head(graph, settings, counted or graph)  # (n,) probability
         head, relation, tail = graph.train.T
         tails = Lookup.build(head, relation, tail, graph.num_relations)
         heads = Lookup.build(tail, relation, head, graph.num_relations)
@@ -79,15 +81,17 @@ class NegativeSampler:
         return Batch(triples[each, 2 * side], triples[:, 1].copy(), candidates, num_tails, shared)
 
 
-def head_probabilities(graph: KnowledgeGraph) -> Floats:
-    """How often the head of each train triple is replaced: tails per head over both (Wang et al., 2014)."""
+def head_shares(graph: KnowledgeGraph) -> Floats:
+    """How often a relation's heads are replaced: tails per head over both (Wang et al., 2014).
+
+    A half where there is no triple to count.
+    """
     head, relation, tail = graph.train.T
     count = np.bincount(relation, minlength=graph.num_relations)
     tails_per_head = count / np.maximum(_distinct(relation, head, graph), 1)
     heads_per_tail = count / np.maximum(_distinct(relation, tail, graph), 1)
-    share = tails_per_head / np.maximum(tails_per_head + heads_per_tail, 1e-9)
-    probabilities: Floats = share[relation].astype(np.float32)
-    return probabilities
+    share = np.where(count > 0, tails_per_head / np.maximum(tails_per_head + heads_per_tail, 1e-9), 0.5)
+    return share.astype(np.float32)
 
 
 def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.int64]:
@@ -96,7 +100,7 @@ def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.i
     return np.bincount(pairs // graph.num_entities, minlength=graph.num_relations)
 
 
-def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings) -> Floats:
+def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings, counted: KnowledgeGraph) -> Floats:
     if settings.sampler == "bernoulli" and settings.corrupt != "both":
         raise SettingError(
             'training.sampler: "bernoulli" chooses between head and tail; set training.corrupt = "both"'
@@ -104,7 +108,8 @@ def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings) -> Floats:
     if settings.corrupt != "both":
         return np.full(len(graph.train), settings.corrupt == "head", dtype=np.float32)
     if settings.sampler == "bernoulli":
-        return head_probabilities(graph)
+        shares: Floats = head_shares(counted)[graph.train[:, 1]]
+        return shares
     return np.full(len(graph.train), 0.5, dtype=np.float32)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import resource
 from collections.abc import Mapping
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -14,11 +15,13 @@ from fedkge.client.arrays import Floats
 from fedkge.client.metrics import evaluate, per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.optimizers import State
+from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
-from fedkge.client.training import train
+from fedkge.client.training import TrainResult, train
+from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.exchange import Download, Table, Upload
-from fedkge.experiment import Experiment
+from fedkge.experiment import DPSettings, Experiment
 from fedkge.seeding import generator
 
 __all__ = ["Participant"]
@@ -30,16 +33,25 @@ class Participant:
     """Knows its own labelled triples and what the server sent, nothing else.
 
     Between two messages everything that matters is in `self.model`, `self.round` and the state files.
+    In a simulation, the secret of private training comes from the seed.
     """
 
     def __init__(
-        self, client: int, graph: KnowledgeGraph, experiment: Experiment, files: StateFiles, every_round: bool
+        self,
+        client: int,
+        graph: KnowledgeGraph,
+        experiment: Experiment,
+        files: StateFiles,
+        every_round: bool,
+        simulated: bool = False,
     ) -> None:
         self.client = client
         self.graph = graph
         self.experiment = experiment
         self.files = files
         self.every_round = every_round  # whether the process may vanish between two messages
+        self.account = self._open_account(simulated)
+        self.public = unrestricted(graph) if self._is_sound else graph  # what may be counted without noise
         self.model: Model
         self.round: int  # the last round trained
         self.facts: Mapping[str, Any]  # what was said of it
@@ -75,17 +87,19 @@ class Participant:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.merge(download.tables)
         self.save(download.round)
-        return self.upload(download.round, facts=self.measure("valid"))
+        spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
+        return self.upload(download.round, facts={**self.measure("valid"), **spent})
 
     def test(self, download: Download) -> Upload:
         """Go back to the best round and rank the test triples."""
         self.restore(download.facts["best"])
         facts = {**self.measure("test"), **self.measure("valid"), "digest": self.digest()}
-        return self.upload(download.round, facts=facts)
+        report = {"privacy": self.account.report()} if self.account else {}
+        return self.upload(download.round, facts={**facts, **report})
 
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
-        self.model = build_model(self.experiment.model, self.graph, self.experiment.seed)
+        self.model = build_model(self.experiment.model, self.public, self.experiment.seed)
         self.round, self.facts, self.optimizer = 0, {}, None
         state = self.files.newest(until)
         if state is None:
@@ -122,7 +136,10 @@ class Participant:
     def measure(self, split: str) -> dict[str, Any]:
         """Sums of what a split's triples score, and how long it took."""
         start = perf_counter()
-        found = evaluate(self.model, self.graph, split, self.experiment.evaluation)
+        # What is best is chosen by unrestricted triples alone, unless so configured.
+        chooses = split == "valid" and self.dp.validation == "unrestricted"
+        graph = self.public if chooses else self.graph
+        found = evaluate(self.model, graph, split, self.experiment.evaluation)
         values = per_triple(found.ranks, self.experiment.evaluation.ties)
         moments = {
             "count": found.num_triples,
@@ -146,6 +163,32 @@ class Participant:
     ) -> Upload:
         return Upload(round, self.client, tables or {}, facts or {})
 
+    @property
+    def dp(self) -> DPSettings:
+        return self.experiment.dp_of(self.client)
+
+    @property
+    def _is_sound(self) -> bool:
+        return self.dp.mode == "sound"
+
+    def _open_account(self, simulated: bool) -> PrivacyAccount | None:
+        if self.dp.mode == "off":
+            return None
+        folder, experiment = self.files.folder, self.experiment
+        secret = (
+            simulated_secret(experiment.seed, self.client) if simulated else kept_secret(folder / "dp.secret")
+        )
+        return PrivacyAccount(
+            folder / "ledger.json",
+            self.client,
+            self.graph,
+            experiment.training,
+            self.dp,
+            experiment.federation.rounds,
+            secret,
+            simulated,
+        )
+
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
         settings = self.experiment.training
@@ -153,11 +196,16 @@ class Participant:
             settings = settings.model_copy(
                 update={"learning_rate": settings.learning_rate / settings.decay_by}
             )
-        result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer)
+        result: TrainResult
+        if self.account is None:
+            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer)
+        else:
+            result = self.account.train(self.model, rng, settings, round, self.optimizer)
+        loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round
         self.facts = {
-            "loss": result.losses[-1],
+            "loss": loss if isfinite(loss) else None,  # none where every triple is confidential
             "triples": result.triples,
             "seconds": _fixed(result.seconds),
             "rss_mb": _fixed(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class SecureParticipant(Participant):
         every_round: bool,
         run: str,
         keys: Path | None,
+        simulated: bool = False,
     ) -> None:
         self.run = run
         self.keys = keys
@@ -75,7 +76,7 @@ class SecureParticipant(Participant):
         self._base: dict[str, Floats] = {}
         self._unions: dict[str, UnionClient] = {}
         self._load_tables(files)
-        super().__init__(client, graph, experiment, files, every_round)
+        super().__init__(client, graph, experiment, files, every_round, simulated)
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -192,7 +193,8 @@ class SecureParticipant(Participant):
         upload = super().evaluate(download)
         if not self.tables:
             return upload
-        return self._masked(download, "valid", _ranking(upload.facts, "valid"))
+        masked = self._masked(download, "valid", _ranking(upload.facts, "valid"))
+        return replace(masked, facts=_spent(upload.facts))
 
     def test(self, download: Download) -> Upload:
         upload = super().test(download)
@@ -203,7 +205,8 @@ class SecureParticipant(Participant):
         (self.files.folder / "test.json").write_text(json.dumps(own), encoding="utf-8")
         digest = np.frombuffer(bytes.fromhex(facts["digest"]), dtype="<u4")
         words = [_ranking(facts, "valid"), _ranking(facts, "test"), digest.astype(np.uint32)]
-        return self._masked(download, "test", np.concatenate(words))
+        masked = self._masked(download, "test", np.concatenate(words))
+        return replace(masked, facts=_spent(facts))
 
     # State.
 
@@ -342,7 +345,7 @@ class SecureParticipant(Participant):
             values += moved.size
         crypto, self.secrets.seconds = self.secrets.seconds, 0.0
         figures = {
-            "loss": max(float(self.facts["loss"]), 0.0),
+            "loss": max(float(self.facts["loss"] or 0.0), 0.0),
             "triples": self.facts["triples"],
             "seconds": float(self.facts["seconds"]),
             "crypto": crypto,
@@ -374,6 +377,11 @@ class SecureParticipant(Participant):
 def _asked(requests: Letters) -> str:
     """A name for these requests of a union."""
     return f"union {hashlib.sha256(b''.join(requests.values())).hexdigest()}"
+
+
+def _spent(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What private training has cost is said in the open: it follows from public numbers."""
+    return {"privacy": facts["privacy"]} if "privacy" in facts else {}
 
 
 def _ranking(facts: Mapping[str, Any], split: str) -> Words:

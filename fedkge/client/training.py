@@ -22,7 +22,7 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, TrainingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["KernelStep", "Step", "TrainResult", "train"]
+__all__ = ["KernelStep", "Step", "TrainResult", "check_loss", "shuffled", "train"]
 
 _BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until the optimiser has them
 _EXPLOSION = 1e4  # a loss this many times the first one will not come back
@@ -73,10 +73,10 @@ def train(
         step = build_step(model, settings, optimizer)
         for _ in range(settings.local_epochs if epochs is None else epochs):
             total = 0.0
-            for places in _shuffled(len(graph.train), settings.batch_size, rng):
+            for places in shuffled(len(graph.train), settings.batch_size, rng):
                 loss = step(sampler.batch(places, rng))
                 steps += 1
-                _check(loss, losses[0] if losses else None, steps, settings)
+                check_loss(loss, losses[0] if losses else None, steps, settings)
                 total += loss * len(places)
             losses.append(total / len(graph.train))
         state = step.state()
@@ -125,13 +125,15 @@ class KernelStep:
         return self.optimizer.state()
 
 
-def _shuffled(count: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def shuffled(count: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Places below count, each once, in batches."""
     order = rng.permutation(count)
     for start in range(0, count, size):
         yield order[start : start + size]
 
 
-def _check(loss: float, first: float | None, steps: int, settings: TrainingSettings) -> None:
+def check_loss(loss: float, first: float | None, steps: int, settings: TrainingSettings) -> None:
+    """Stop a training that will not come back."""
     rate = settings.learning_rate
     if not isfinite(loss):
         what = f"the loss is {loss}"

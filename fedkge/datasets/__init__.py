@@ -1,7 +1,7 @@
 """Graphs, where they come from, how they are divided among clients, and whether a division is sound."""
 
 from fedkge.datasets.audit import Audit, audit
-from fedkge.datasets.confidential import mark, mark_split
+from fedkge.datasets.confidential import mark, mark_split, unrestricted
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
 from fedkge.datasets.load import load, load_graph
 from fedkge.datasets.lookup import Lookup
@@ -29,6 +29,7 @@ __all__ = [
     "mark",
     "mark_split",
     "partition",
+    "unrestricted",
     "write_graph",
     "write_pickle",
     "write_split",

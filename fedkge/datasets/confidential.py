@@ -14,7 +14,7 @@ from fedkge.datasets.split import Split
 from fedkge.errors import DataError, SettingError, UnknownNameError
 from fedkge.seeding import draw
 
-__all__ = ["mark", "mark_split"]
+__all__ = ["mark", "mark_split", "unrestricted"]
 
 _RULES = "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:@FILE, or column"
 _DRAW = 0xC0F1D  # tells this draw from others with the same seed
@@ -41,6 +41,12 @@ def mark_split(split: Split, rule: str, seed: int = 0) -> Split:
         _marked(graph, kind, chosen, draw(seed, number, _DRAW)) for number, graph in enumerate(split.clients)
     )
     return replace(split, clients=graphs)
+
+
+def unrestricted(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The same vocabulary with the statements that are not confidential, in every split."""
+    train, valid, test = (graph[split][~graph.marks(split)] for split in SPLITS)
+    return replace(graph, train=train, valid=valid, test=test, confidential={})
 
 
 def _parsed(rule: str) -> tuple[str, str]:

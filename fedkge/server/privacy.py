@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedkge.crypto import FixedPoint
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
+from fedkge.server.guarantees import guarantees
 
 __all__ = ["Privacy", "check_privacy"]
 
 _SCORES = "how many triples each client has, and its training losses, validation and test scores"
+_SPENDING = "the ε and δ of each client's private training, its noise, and how many private steps it took"
 
 MOST_CLIENTS = 100
 
@@ -27,6 +29,7 @@ class Privacy:
     rows_not_shared: Mapping[str, int]  # table -> rows with too few holders
     clip_rate: float | None
     learned: tuple[str, ...]
+    accounts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of private training, by client
 
     @classmethod
     def without_protection(cls, shared: Sequence[str]) -> Privacy:
@@ -89,10 +92,8 @@ class Privacy:
             "consistency": self.consistency,
             "rows_not_shared": dict(self.rows_not_shared),
             "clip_rate": self.clip_rate,
-            "epsilon": None,
-            "delta": None,
-            "claimed_or_guaranteed": None,
-            "what_the_server_learned": list(self.learned),
+            **guarantees(self.accounts),
+            "what_the_server_learned": [*self.learned, *([_SPENDING] if self.accounts else [])],
         }
 
 
@@ -115,6 +116,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
     privacy, federation, n = experiment.privacy, experiment.federation, experiment.data.clients
     if not shared:
         return
+    if federation.weighting == "triples" and any(experiment.dp_of(c).mode == "sound" for c in range(n)):
+        raise SettingError(
+            "federation.weighting: 'triples' tells how many triples each row has, confidential ones as well; "
+            'set federation.weighting = "holders", or privacy.dp.mode = "off"'
+        )
     if not privacy.secure_aggregation:
         if privacy.union != "plain":
             raise SettingError(

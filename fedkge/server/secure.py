@@ -21,7 +21,7 @@ from fedkge.server.moments import Moments
 from fedkge.server.privacy import Privacy
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
-from fedkge.server.strategy import Federation, Outcome
+from fedkge.server.strategy import Federation, Outcome, accounts_of
 from fedkge.server.sums import SecureSums, Sum, Total
 
 __all__ = ["SecureFederation"]
@@ -111,6 +111,7 @@ class SecureFederation(Federation):
             self._lose(round, "evaluate", error, expected=False)
             return
         self.delivered.update(dict.fromkeys(total.survivors, round))
+        self.note_spending(round, total.facts)
         self.judge(round, self._scores(round, "valid", total.words))
 
     def test(self, setup: float, joined: float) -> Outcome:
@@ -130,6 +131,7 @@ class SecureFederation(Federation):
         digest = total.words[2 * half :].astype("<u4").tobytes().hex()
         assert len(total.words) == 2 * half + DIGEST_WORDS
         self.standing.crypto += self.sums.seconds
+        accounts = accounts_of(total.facts)
         return Outcome(
             self.standing,
             valid,
@@ -140,7 +142,7 @@ class SecureFederation(Federation):
             {},
             setup,
             time.perf_counter() - joined,
-            self._privacy(),
+            replace(self._privacy(), accounts=accounts),
         )
 
     def summary(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from fedkge.server.progress import Observer, Progress
 from fedkge.server.records import Records
 from fedkge.server.union import PlainUnion
 
-__all__ = ["STRATEGIES", "Central", "FedE", "FedER", "FedR", "Federation", "Local", "Outcome"]
+__all__ = ["STRATEGIES", "Central", "FedE", "FedER", "FedR", "Federation", "Local", "Outcome", "accounts_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -149,11 +149,21 @@ class Federation(Strategy):
         self.standing.peak_rss_mb = max(
             [self.standing.peak_rss_mb, *(float(upload.facts["rss_mb"]) for upload in uploads)]
         )
-        losses = {client: upload.facts["loss"] for client, upload in sorted(replies.items())}
+        losses = {
+            client: upload.facts["loss"]
+            for client, upload in sorted(replies.items())
+            if upload.facts["loss"] is not None
+        }
         self.records.add(
             "metrics", ((round, client, "train", "loss", loss) for client, loss in losses.items())
         )
-        self._observe(loss=float(np.mean(list(losses.values()))))
+        self._observe(loss=float(np.mean(list(losses.values()))) if losses else 0.0)
+
+    def note_spending(self, round: int, said: Mapping[int, Mapping[str, Any]]) -> None:
+        """Write down what clients say about the cost of their private training."""
+        accounts = accounts_of(said)
+        rows = [(round, client, "train", "epsilon", each["epsilon"]) for client, each in accounts.items()]
+        self.records.add("metrics", rows)
 
     def configure_evaluate(self, round: int) -> Mapping[int, Download]:  # type: ignore[override]
         return {client: Download(round, self._news(client)) for client in self.messenger.clients}
@@ -161,13 +171,14 @@ class Federation(Strategy):
     def aggregate_evaluate(self, round: int, replies: Mapping[int, Upload]) -> None:  # type: ignore[override]
         """The mean over all validation triples decides what is best and when to stop."""
         self.delivered.update(dict.fromkeys(replies, round))
+        self.note_spending(round, {client: upload.facts for client, upload in replies.items()})
         self.judge(round, self._measured(round, "valid", replies))
 
     def judge(self, round: int, total: Moments) -> None:
         """Note whether a round is the best so far, and whether it reaches the target."""
         mrr = total.means().get("mrr", 0.0)
         standing = self.standing
-        if mrr > standing.best_mrr:
+        if mrr > standing.best_mrr or not total.count:  # nothing to choose by: the last round stands
             standing.best_round, standing.best_mrr, standing.stale = round, mrr, 0
         else:
             standing.stale += 1
@@ -187,6 +198,7 @@ class Federation(Strategy):
                 "resume the run to test again"
             )
         best = self.standing.best_round
+        accounts = accounts_of({client: upload.facts for client, upload in replies.items()})
         splits = {split: self._measured(best, split, replies) for split in ("valid", "test")}
         per_client = {
             client: {split: Moments.from_facts(replies[client].facts[split]) for split in splits}
@@ -202,7 +214,7 @@ class Federation(Strategy):
             {name: union.labels for name, union in self.unions.items()},
             setup,
             time.perf_counter() - joined,
-            Privacy.without_protection(self.shared),
+            replace(Privacy.without_protection(self.shared), accounts=accounts),
         )
 
     def summary(self) -> None:
@@ -322,6 +334,11 @@ STRATEGIES: dict[str, type[Federation]] = {
     "FedER": FedER,
     "Central": Central,
 }
+
+
+def accounts_of(said: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """What clients with private training say about it."""
+    return {client: facts["privacy"] for client, facts in sorted(said.items()) if "privacy" in facts}
 
 
 def _updated(old: Table | None, new: Table) -> Table:

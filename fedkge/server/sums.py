@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Total:
 
     words: NDArray[np.uint32]
     survivors: tuple[int, ...]
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # what each said in the open
 
 
 class SecureSums:
@@ -95,6 +96,7 @@ class SecureSums:
             {client: {"delivery": self._deliveries[client]} for client in asked},
         )
         self._collect(server, replies, "masked", phase, round)
+        said = {client: upload.facts for client, upload in replies.items()}
         if upcoming:
             self._collect(upcoming, replies, "advert", phase, round)
         named = self._timed(server.announce_survivors)
@@ -110,7 +112,7 @@ class SecureSums:
             dict.fromkeys(survivors, request), "query.unmask", "unmask", round, fewest=0
         )
         self._collect(server, replies, "reveal", "unmask", round)
-        total = Total(self._timed(server.total), server.survivors)
+        total = Total(self._timed(server.total), server.survivors, said)
         if upcoming and "keys" in letters:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:

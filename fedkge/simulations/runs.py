@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
+from fedkge.client.privacy import check_training
 from fedkge.client.state import StateFiles
 from fedkge.crypto import Roster
 from fedkge.datasets import (
@@ -30,7 +31,7 @@ from fedkge.datasets import (
     write_graph,
 )
 from fedkge.datasets.text import write_labels
-from fedkge.errors import DataError, InputError, UnknownNameError
+from fedkge.errors import DataError, InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.app import serve
 from fedkge.server.moments import Moments
@@ -74,9 +75,11 @@ def run(
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
     split = split or divide(experiment)
     experiment = _with_clients(experiment, split)
+    _check_clients(experiment)
     check_privacy(experiment, STRATEGIES[experiment.federation.strategy].shared)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
+    _check_confidential(experiment, split)
     _lay_out(folder, experiment, split)
     return _serve(experiment, folder, observer, resumed=False)
 
@@ -117,9 +120,40 @@ def divide(experiment: Experiment) -> Split:
         split = partition(
             source, "given" if data.partition in ("fedr", "given") else data.partition, clients=0
         )
-        return mark_split(split, rule, seed) if rule != "0.0" else split
+        return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
     graph = mark(source, rule, seed) if rule != "0.0" else source
-    return partition(graph, data.partition, data.clients, seed)
+    return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
+
+
+def _with_own_data(split: Split, experiment: Experiment) -> Split:
+    """Clients that bring their own triples, in the place of their part."""
+    given = {each.client: Path(each.data) for each in experiment.clients if each.data is not None}
+    if not given:
+        return split
+    rule = str(experiment.data.confidential)
+    graphs = list(split.clients)
+    for client, path in given.items():
+        if client < len(graphs):
+            graph = replace(load_graph(path), name=f"client-{client}")
+            graphs[client] = mark(graph, rule, experiment.seed) if rule not in ("0.0", "column") else graph
+    return Split.of(split.name, graphs, split.partition, split.seed)
+
+
+def _check_clients(experiment: Experiment) -> None:
+    for each in experiment.clients:
+        if each.client >= experiment.data.clients:
+            raise SettingError(
+                f"clients.client: there is no client {each.client}; the last of {experiment.data.clients} is "
+                f"{experiment.data.clients - 1}"
+            )
+
+
+def _check_confidential(experiment: Experiment, split: Split) -> None:
+    """Refuse private training that cannot be done, before a client is asked."""
+    for client, graph in enumerate(split.clients):
+        dp = experiment.dp_of(client)
+        if dp.mode != "off":
+            check_training(MODELS[experiment.model.name], graph, experiment.training, dp)
 
 
 def _check_names(experiment: Experiment) -> None:
@@ -139,13 +173,18 @@ def _with_clients(experiment: Experiment, split: Split) -> Experiment:
 def _pooled(split: Split) -> Split:
     """All clients' triples in one client's hands; a triple that one trains on is no longer held out."""
     seen: set[tuple[int, int, int]] = set()
-    arrays = {}
+    arrays, marks = {}, {}
     for name in SPLITS:
         parts = np.concatenate([split.global_triples(client, name) for client in range(split.num_clients)])
-        rows = [row for row in dict.fromkeys(map(tuple, parts.tolist())) if row not in seen]
+        triples = list(map(tuple, parts.tolist()))
+        rows = [row for row in dict.fromkeys(triples) if row not in seen]
         seen.update(rows)
         arrays[name] = np.array(rows, dtype=np.int32).reshape(-1, 3)
-    graph = KnowledgeGraph.from_ids("client-0", split.entity_labels, split.relation_labels, arrays)
+        own = np.concatenate([graph.marks(name) for graph in split.clients]).tolist()
+        secret = {row for row, confidential in zip(triples, own, strict=True) if confidential}
+        marks[name] = np.array([row in secret for row in rows], dtype=bool)  # to one client is to all
+    marked = marks if any(graph.confidential for graph in split.clients) else None
+    graph = KnowledgeGraph.from_ids("client-0", split.entity_labels, split.relation_labels, arrays, marked)
     return Split.single(graph)
 
 
@@ -183,6 +222,7 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
             "num-partitions": experiment.data.clients,
             "data": str(folder / "data" / f"client-{number}"),
             "state": str(folder / "clients"),
+            "simulated": True,
             **({"keys": str(folder / "clients" / f"keys-{number}")} if _is_secure(experiment) else {}),
         }
         for number in range(experiment.data.clients)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.client.negatives import NegativeSampler, head_probabilities
+from fedkge.client.negatives import NegativeSampler, head_shares
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
@@ -102,7 +102,7 @@ def test_bernoulli_replaces_the_side_with_fewer_answers_more_rarely():
     # One head with four tails: four tails per head, one head per tail.
     train = np.array([[0, 0, 1], [0, 0, 2], [0, 0, 3], [0, 0, 4]], dtype=np.int32)
     graph = KnowledgeGraph("fan", tuple("abcde"), ("r",), train, NONE, NONE)
-    np.testing.assert_allclose(head_probabilities(graph), 4 / 5)
+    np.testing.assert_allclose(head_shares(graph)[graph.train[:, 1]], 4 / 5)
 
 
 def test_bernoulli_needs_both_sides(graph):

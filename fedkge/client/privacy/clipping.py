@@ -1,0 +1,64 @@
+"""No triple moves the model by more than a bound: what is longer is shortened, with its negatives, as one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedkge.client.arrays import Floats
+from fedkge.client.gradients import Objective, TripleGradients, triple_gradients
+from fedkge.client.models.base import Model
+from fedkge.client.negatives import NegativeSampler
+from fedkge.client.privacy.norms import triple_norms
+
+__all__ = ["clip", "percentile", "public_bound"]
+
+_SLACK = 1 + 1e-5  # norms, weights and sums are rounded; the bound is not to be exceeded for that
+_LEAST = 1e-6  # a bound must be above zero, even where every gradient is zero
+_MOST_SAMPLED = 4096  # triples that a percentile is taken over
+
+
+def clip(gradients: TripleGradients, norms: Floats, bound: float, share: float = 1.0) -> None:
+    """Shorten what is longer than the bound, then weigh everything by `share`.
+
+    A triple whose gradient is not finite is left out: it could not be shortened.
+    """
+    finite = np.isfinite(norms)
+    lengths = np.where(finite, norms, 1).astype(np.float64) * _SLACK
+    weights = np.where(finite, share * np.minimum(1, bound / np.maximum(lengths, 1e-300)), 0)
+    if not finite.all():
+        _silence(gradients, ~finite)
+    gradients.weigh(weights.astype(np.float32))
+
+
+def percentile(norms: Floats, share: float) -> float:
+    """The bound at a percentile of norms; triples that ask for nothing do not count."""
+    positive = norms[np.isfinite(norms) & (norms > 0)]
+    return max(float(np.percentile(positive, share)), _LEAST) if positive.size else _LEAST
+
+
+def public_bound(
+    model: Model,
+    objective: Objective,
+    sampler: NegativeSampler,
+    rng: np.random.Generator,
+    batch_size: int,
+    share: float,
+) -> float:
+    """A percentile of norms on unrestricted triples, under the model as it stands: nothing private enters."""
+    places = rng.permutation(len(sampler.triples))[:_MOST_SAMPLED]
+    norms = [
+        triple_norms(
+            triple_gradients(model, objective, sampler.batch(places[start : start + batch_size], rng)),
+            model.tables["entity"],
+        )
+        for start in range(0, len(places), batch_size)
+    ]
+    return percentile(np.concatenate(norms), share)
+
+
+def _silence(gradients: TripleGradients, out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    gradients.coefficients[out] = 0
+    gradients.anchor_rows[out] = 0
+    gradients.relation_rows[out] = 0
+    if gradients.candidate_rows is not None:
+        gradients.candidate_rows[np.repeat(out, gradients.coefficients.shape[1])] = 0

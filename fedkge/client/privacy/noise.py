@@ -1,0 +1,147 @@
+"""Noise on every row of the vocabulary at every confidential step: which rows moved is itself a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import expm1
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.arrays import Floats, Ids
+from fedkge.client.compiled import compiled
+from fedkge.client.negatives import Batch
+from fedkge.client.optimizers import Optimizer
+from fedkge.client.privacy.normals import Keystream
+from fedkge.experiment import DPSettings, TrainingSettings
+
+__all__ = ["BLOCK", "DenseNoise", "LazyNoise", "choose_noise"]
+
+BLOCK = 2**15  # normal numbers held at once: they stay in the cache until they are added
+_WORTH = 0.5  # lazy noise saves if a step reads less than this share of the entities
+
+Debts = NDArray[np.float64]
+
+
+class DenseNoise:
+    """Added to the gradient of every row, whatever the optimiser makes of it."""
+
+    name = "dense"
+    dense = True  # whether a confidential step moves every row
+
+    def __init__(self, stream: Keystream) -> None:
+        self.stream = stream
+
+    def add(self, gradient: Floats, deviation: float) -> None:
+        """Add noise of that deviation to gradients (r, w) of a confidential step."""
+        self.stream.add_normals(gradient, deviation)
+
+    def before(self, batch: Batch) -> None:
+        """Make the rows that a batch is about to read what they should be."""
+
+    def after(self, deviation: float, learning_rate: float) -> None:
+        """A confidential step is over."""
+
+    def flush(self) -> None:
+        """Make every row what it should be: the model is about to be released."""
+
+
+class LazyNoise(DenseNoise):
+    """A row is paid what it owes when it is next read, and not before.
+
+    Under plain gradient descent the noise of steps that did not read a row adds up, and the sum of normal
+    numbers is one normal number: a row owes √(Σ (λ · deviation)²) · N(0, 1) over the confidential steps since
+    it was last paid. Exact in distribution for SGD, and for no optimiser with a memory.
+    """
+
+    name = "lazy"
+    dense = False
+
+    def __init__(self, stream: Keystream, tables: Mapping[str, Floats]) -> None:
+        super().__init__(stream)
+        self.tables = tables
+        self._buffer = np.empty(BLOCK, dtype=np.float32)
+        self.variance = 0.0  # that every row has been charged with since the beginning
+        self.paid: dict[str, Debts] = {name: np.zeros(len(table)) for name, table in tables.items()}
+
+    def add(self, gradient: Floats, deviation: float) -> None:
+        """Nothing yet: the rows of this step owe like all others."""
+
+    def before(self, batch: Batch) -> None:
+        self._settle("entity", batch.anchors, batch.candidates.reshape(-1))
+        self._settle("relation", batch.relations, batch.relations[:0])
+
+    def after(self, deviation: float, learning_rate: float) -> None:
+        self.variance += (learning_rate * deviation) ** 2
+
+    def flush(self) -> None:
+        for name, table in self.tables.items():
+            every = np.arange(len(table), dtype=np.int32)
+            self._settle(name, every, every[:0])
+
+    def _settle(self, name: str, first: Ids, second: Ids) -> None:
+        """Pay the rows named in either list, each once."""
+        paid, table = self.paid[name], self.tables[name]
+        rows = np.empty(min(len(first) + len(second), len(table)), dtype=np.int32)
+        since = np.empty(len(rows))
+        count = _collect(first, second, paid, self.variance, rows, since)
+        step = max(1, BLOCK // table.shape[1])
+        for start in range(0, count, step):
+            part = slice(start, min(start + step, count))
+            deviations = np.sqrt(self.variance - since[part])
+            _subtract(table, rows[part], deviations, self._normals(name, rows[part], since[part]))
+
+    def _normals(self, name: str, rows: Ids, since: Debts) -> Floats:
+        """(r, w) standard normal numbers; rows and debts are for tests that know what to expect."""
+        del since
+        width = self.tables[name].shape[1]
+        if self._buffer.size < len(rows) * width:  # a single row may be longer than a block
+            self._buffer = np.empty(len(rows) * width, dtype=np.float32)
+        normals = self._buffer[: len(rows) * width].reshape(-1, width)
+        normals.fill(0)
+        self.stream.add_normals(normals, 1.0)
+        return normals
+
+
+def choose_noise(
+    dp: DPSettings,
+    settings: TrainingSettings,
+    optimizer: Optimizer,
+    stream: Keystream,
+    tables: Mapping[str, Floats],
+) -> tuple[DenseNoise, str]:
+    """Lazy where that is exact and saves; and why not, where it was asked for."""
+    exact = not optimizer.moments and not optimizer.dense
+    reads = settings.batch_size * (settings.negatives + 2)
+    saves = -expm1(-reads / len(tables["entity"])) < _WORTH
+    if dp.noise == "lazy" and not exact:
+        why = (
+            f"privacy.dp.noise: lazy noise is exact for SGD alone, not for {settings.optimizer}; "
+            'noise is dense. Set training.optimizer = "SGD" for lazy noise'
+        )
+        return DenseNoise(stream), why
+    if dp.noise == "lazy" or (dp.noise == "auto" and exact and saves):
+        return LazyNoise(stream, tables), ""
+    return DenseNoise(stream), ""
+
+
+@compiled
+def _collect(first: Ids, second: Ids, paid: Debts, variance: float, rows: Ids, since: Debts) -> int:
+    """The rows in either list that owe something, and up to where they were paid; now they are paid."""
+    count = 0
+    for ids in (first, second):
+        for i in range(ids.shape[0]):
+            e = ids[i]
+            if e >= 0 and paid[e] < variance:
+                rows[count], since[count] = e, paid[e]
+                paid[e] = variance
+                count += 1
+    return count
+
+
+@compiled
+def _subtract(table: Floats, rows: Ids, deviations: Debts, normals: Floats) -> None:
+    for i in range(rows.shape[0]):
+        deviation = np.float32(deviations[i])
+        for k in range(normals.shape[1]):
+            table[rows[i], k] -= deviation * normals[i, k]

@@ -1,0 +1,104 @@
+"""Randomness that nobody without the client's secret can predict: a keystream, and normal numbers made of it.
+
+General-purpose generators can be continued by whoever has seen enough of their output; noise that can be
+subtracted again protects nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.arrays import Floats, Ids
+from fedkge.client.compiled import compiled
+from fedkge.crypto.masks import CHUNK_BYTES, STREAMS, fastest_stream
+from fedkge.errors import SettingError
+
+__all__ = ["SECRET_BYTES", "Keystream", "derived"]
+
+SECRET_BYTES = 32
+_SLACK_BYTES = 16  # the cipher wants room for one more block
+_QUARTER = np.int32(1 << 30)  # of a turn
+_ZEROS = memoryview(bytes(CHUNK_BYTES))
+
+
+def derived(secret: bytes, *purpose: str | bytes) -> bytes:
+    """A secret of its own for each purpose; none tells anything about another."""
+    if len(secret) != SECRET_BYTES:
+        raise SettingError(f"a client secret has {SECRET_BYTES} bytes, not {len(secret)}")
+    digest = hashlib.blake2b(key=secret, digest_size=SECRET_BYTES)
+    for word in purpose:
+        raw = word.encode() if isinstance(word, str) else word
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return digest.digest()
+
+
+class Keystream:
+    """AES-256 of a counter, as words, uniform numbers or normal numbers; a key makes one stream, once."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = STREAMS[fastest_stream()](key)
+        self._buffer = np.empty(CHUNK_BYTES + _SLACK_BYTES, dtype=np.uint8)
+
+    def uniforms(self, count: int) -> NDArray[np.float64]:
+        """Numbers in (0, 1], of 53 bits each."""
+        words = np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
+        return ((words >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
+
+    def add_normals(self, out: Floats, deviation: float) -> None:
+        """Add independent normal numbers of that deviation to every number of a contiguous array."""
+        assert out.flags.c_contiguous  # else the numbers would go to a copy
+        flat = out.reshape(-1)
+        step = CHUNK_BYTES // 4
+        for start in range(0, flat.size, step):
+            part = flat[start : start + step]
+            pairs = -(-part.size // 2)
+            self._cipher.update_into(_ZEROS[: 8 * pairs], self._buffer)  # type: ignore[arg-type]
+            words = self._buffer[: 8 * pairs].view(np.int32)
+            _box_muller(words[:pairs], words[pairs:], np.float32(deviation), part[:pairs], part[pairs:])
+
+
+@compiled
+def _box_muller(first: Ids, second: Ids, deviation: np.float32, left: Floats, right: Floats) -> None:
+    """Two words add two normal numbers (Box and Muller, 1958), all in vector registers."""
+    for i in range(right.shape[0]):
+        radius = deviation * _radius(first[i])
+        left[i] += radius * _cosine(second[i])
+        right[i] += radius * _cosine(np.int32(second[i] - _QUARTER))
+    for i in range(right.shape[0], left.shape[0]):  # one more where the count is odd
+        left[i] += deviation * _radius(first[i]) * _cosine(second[i])
+
+
+@compiled
+def _radius(word: np.int32) -> np.float32:
+    """√(−2 ln u) to 1e-6 for u = (k + ½) / 2³¹, k the upper 31 bits of the word; at most 6.66."""
+    k = (word >> np.int32(1)) & np.int32(0x7FFFFFFF)
+    bits = np.int32(np.float32(np.float32(k) + np.float32(0.5)).view(np.int32))
+    exponent = np.int32((bits >> np.int32(23)) - np.int32(127 + 31))
+    mantissa = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F800000)).view(np.float32)
+    z = (mantissa - np.float32(1)) / (mantissa + np.float32(1))  # ln m = 2 artanh z for m in [1, 2)
+    y = z * z
+    p = np.float32(1 / 11)
+    p = p * y + np.float32(1 / 9)
+    p = p * y + np.float32(1 / 7)
+    p = p * y + np.float32(1 / 5)
+    p = p * y + np.float32(1 / 3)
+    p = p * y + np.float32(1)
+    logarithm = np.float32(exponent) * np.float32(0.69314718) + np.float32(2) * z * p
+    return np.float32(np.sqrt(max(np.float32(-2) * logarithm, np.float32(0))))
+
+
+@compiled
+def _cosine(word: np.int32) -> np.float32:
+    """cos(2π · word / 2³²) to 1e-6, as the sine of the rest to a quarter turn."""
+    x = np.float32(0.25) - abs(np.float32(word) * np.float32(2.0**-32))  # in [−¼, ¼]
+    y = x * x
+    p = np.float32(-15.094642576822990)
+    p = p * y + np.float32(42.058693944897655)
+    p = p * y + np.float32(-76.705859753061386)
+    p = p * y + np.float32(81.605249276075053)
+    p = p * y + np.float32(-41.341702240399755)
+    p = p * y + np.float32(6.283185307179586)
+    return np.float32(p * x)

@@ -1,0 +1,75 @@
+"""Gradients of single statements: a triple and each of its negatives apart, as the DPKGE paper clips them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fedkge.client.arrays import Floats
+from fedkge.client.comparisons import query_gradients
+from fedkge.client.gradients import TripleGradients, query_of
+from fedkge.client.models.base import Model
+from fedkge.client.pairs import group
+from fedkge.client.privacy.norms import triple_norms
+
+__all__ = ["Statements"]
+
+
+class Statements:
+    """The statements of a batch, (b, 1 + n), each with what it asks of its anchor and relation."""
+
+    def __init__(self, model: Model, joint: TripleGradients) -> None:
+        self.joint = joint
+        self.apart = _apart(model, joint)
+        self.norms: Floats = triple_norms(self.apart, model.tables["entity"]).reshape(
+            joint.coefficients.shape
+        )
+
+    def clipped(self, bound: float) -> TripleGradients:
+        """The batch again, from statements that are no longer than the bound."""
+        weights = (bound / np.maximum(self.norms, bound)).astype(np.float32)  # (b, 1 + n)
+        b, n = weights.shape
+        anchor_rows = self.apart.anchor_rows.reshape(b, n, -1)
+        relation_rows = self.apart.relation_rows.reshape(b, n, -1)
+        return replace(
+            self.joint,
+            coefficients=self.joint.coefficients * weights,
+            anchor_rows=np.einsum("bnw,bn->bw", anchor_rows, weights),
+            relation_rows=np.einsum("bnw,bn->bw", relation_rows, weights),
+        )
+
+
+def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
+    """Every statement as a triple with one candidate, under the slopes that the whole triple gave it."""
+    batch, tables = joint.batch, model.tables
+    n = batch.candidates.shape[1]
+    single = batch._replace(
+        anchors=np.repeat(batch.anchors, n),
+        relations=np.repeat(batch.relations, n),
+        candidates=batch.candidates.reshape(-1, 1),
+        num_tails=batch.num_tails * n,
+        shared=None,
+    )
+    h = torch.from_numpy(tables["entity"][single.anchors]).requires_grad_()
+    r = torch.from_numpy(tables["relation"][single.relations]).requires_grad_()
+    query = query_of(model, h, r, single.num_tails)
+    queries: Floats = query.detach().numpy()
+    coefficients = joint.coefficients.reshape(-1, 1)
+    pairs = group(single.candidates, len(tables["entity"]))
+    at_query = np.empty_like(queries)
+    query_gradients(
+        joint.comparison, queries, tables["entity"], single.candidates, coefficients, pairs, at_query
+    )
+    at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
+    return replace(
+        joint,
+        batch=single,
+        queries=queries,
+        compared=joint.compared.reshape(-1, 1),
+        coefficients=coefficients,
+        anchor_rows=at_h.numpy(),
+        relation_rows=at_r.numpy(),
+        pairs=pairs,
+    )
