@@ -256,8 +256,8 @@ class _Coalition:
         return Rows(self._row_names[kind][table.ids], np.asarray(table.rows))
 
     def _unpacked(self, round: int, upload: Upload) -> dict[str, Rows]:
-        """A masked vector cut into the rows that it would hold without masks."""
-        words = np.frombuffer(upload.letters["masked"][HEADER_SIZE:], dtype="<u4").astype(np.uint32)
+        """A masked vector, after the header and its length, cut into the rows that it would hold unmasked."""
+        words = np.frombuffer(upload.letters["masked"][HEADER_SIZE + 8 :], dtype="<u4").astype(np.uint32)
         point = FixedPoint(self.run.experiment.privacy.clip, self.run.num_clients)
         start, found = 0, {}
         for kind, table in sorted(self.run.recording.tables(round).items()):
