@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from fedkge.errors import InputError, SettingError
 
 __all__ = [
+    "AdversarySettings",
     "DataSettings",
     "EngineSettings",
     "EvaluationSettings",
@@ -99,6 +100,7 @@ class FederationSettings(Settings):
     weighting: Literal["holders", "triples"] = "holders"
     precision: Literal["float32", "float16"] = "float32"
     min_clients: int = Field(default=1, ge=1)
+    own_entities: bool = False  # FedR: entity rows start from a seed of the client's own, as its authors' do
     on_failure: Literal["continue", "repeat"] = "continue"
     timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
 
@@ -127,6 +129,16 @@ class PrivacySettings(Settings):
         return self.threshold or max(2 * clients // 3 + 1, clients - self.min_holders + 1)
 
 
+class AdversarySettings(Settings):
+    """What is recorded for attacks, who colludes with the server, and which attacks end the run."""
+
+    section = "adversary"
+    record: Literal["off", "last", "every"] = "off"  # which rounds
+    colluders: tuple[int, ...] = Field(default=(0,), strict=False)
+    leak_ratio: float = Field(default=1.0, gt=0, le=1)  # the share of its pairs that a colluder hands over
+    attacks: tuple[str, ...] = Field(default=(), strict=False)
+
+
 class EngineSettings(Settings):
     """Where clients run; nothing here changes a result."""
 
@@ -150,6 +162,7 @@ class Experiment(Settings):
     federation: FederationSettings = FederationSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
+    adversary: AdversarySettings = AdversarySettings()
     engine: EngineSettings = EngineSettings()
 
     @classmethod
@@ -211,6 +224,7 @@ _EXPECTED = {
     "string_type": "text in quotes",
     "string_too_short": "text that is not empty",
     "bool_type": "true or false",
+    "tuple_type": "a list",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
@@ -258,7 +272,9 @@ def _toml_lines(options: Mapping[str, Any]) -> Iterator[str]:
             yield from _toml_lines(values)
 
 
-def _toml_value(value: bool | int | float | str) -> str:
+def _toml_value(value: bool | int | float | str | tuple[Any, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for the one control character that JSON leaves bare.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

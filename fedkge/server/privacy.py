@@ -108,6 +108,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
     privacy, federation, n = experiment.privacy, experiment.federation, experiment.data.clients
     if not shared:
         return
+    if federation.own_entities and "entity" in shared:
+        raise SettingError(
+            f"federation.own_entities: {federation.strategy} shares entity rows, which must start alike "
+            "everywhere; leave it out, or use FedR"
+        )
     if not privacy.secure_aggregation:
         if privacy.union != "plain":
             raise SettingError(

@@ -39,6 +39,7 @@ from fedkge.server.progress import Observer
 from fedkge.server.records import Records
 from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
+from fedkge.simulations.adversary import check_adversary, keep_states
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
 from fedkge.storage import storage_errors
@@ -75,6 +76,7 @@ def run(
     split = split or divide(experiment)
     experiment = _with_clients(experiment, split)
     check_privacy(experiment, STRATEGIES[experiment.federation.strategy].shared)
+    check_adversary(experiment)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _lay_out(folder, experiment, split)
@@ -192,6 +194,8 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
     if _is_secure(experiment):
         summary["utility"]["per_client"] = _own_scores(folder, run_id, experiment.data.clients)
         Records(folder).write_json("summary.json", summary)
+    if experiment.adversary.record != "off":
+        keep_states(folder, folder / "clients" / f"run-{run_id}", experiment.data.clients)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
     return RunResult(folder, summary)
 
