@@ -9,7 +9,7 @@ import numpy as np
 from fedkge.attacks.membership.curve import RATES, Curve, Interval
 from fedkge.attacks.membership.decisions import decision_figures
 from fedkge.attacks.membership.guess import Bools, Guess
-from fedkge.attacks.membership.halves import Truth
+from fedkge.attacks.membership.halves import Answers
 from fedkge.attacks.membership.thresholds import Bars
 
 __all__ = ["Figure", "figures_of"]
@@ -28,12 +28,12 @@ class Figure:
 
 
 def figures_of(
-    guess: Guess, truth: Truth, rng: np.random.Generator, bars: Bars | None = None
+    guess: Guess, answers: Answers, rng: np.random.Generator, bars: Bars | None = None
 ) -> list[Figure]:
     """Every figure on every subset that has members and others; bars add the rates they really give."""
     found = []
-    for subset, chosen in truth.subsets.items():
-        member = truth.member[chosen]
+    for subset, chosen in answers.subsets.items():
+        member = answers.member[chosen]
         if member.all() or not member.any():
             continue
         part = Guess(guess.certainty[chosen], guess.member[chosen])

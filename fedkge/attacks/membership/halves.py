@@ -14,11 +14,11 @@ from fedkge.client.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["Questions", "Truth", "halve", "questions"]
+__all__ = ["Questions", "Answers", "halve", "questions"]
 
 
 @dataclass(frozen=True)
-class Truth:
+class Answers:
     """Which of the triples asked about are members, and for which of them the answer is not given away."""
 
     member: Bools  # (n,)
@@ -37,10 +37,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Questions:
-    """The triples of one half in random order: what an adversary is handed, apart from the truth."""
+    """The triples of one half in random order: what an adversary is handed, apart from the answers."""
 
     triples: Ids  # (n, 3)
-    truth: Truth
+    answers: Answers
 
 
 def halve(graph: KnowledgeGraph, rng: np.random.Generator) -> tuple[KnowledgeGraph, KnowledgeGraph]:
@@ -70,10 +70,10 @@ def questions(half: KnowledgeGraph, rng: np.random.Generator) -> Questions:
     triples = np.concatenate([half.train, half.test])
     member = np.arange(len(triples)) < len(half.train)
     order = rng.permutation(len(triples))
-    return Questions(triples[order], truth_about(half, triples[order], member[order]))
+    return Questions(triples[order], answers_about(half, triples[order], member[order]))
 
 
-def truth_about(half: KnowledgeGraph, triples: Ids, member: Bools) -> Truth:
+def answers_about(half: KnowledgeGraph, triples: Ids, member: Bools) -> Answers:
     """Membership, and how often training met the parts of each triple."""
     entities = np.bincount(half.train[:, [0, 2]].ravel(), minlength=half.num_entities)
     relations = np.bincount(half.train[:, 1], minlength=half.num_relations)
@@ -83,4 +83,4 @@ def truth_about(half: KnowledgeGraph, triples: Ids, member: Bools) -> Truth:
     own = member.astype(np.int64)
     elsewhere = np.minimum(entities[head], entities[tail]) - own * (1 + loops)
     matched = (elsewhere > 0) & (relations[relation] - own > 0)
-    return Truth(member, seen, matched)
+    return Answers(member, seen, matched)

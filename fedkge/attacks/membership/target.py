@@ -69,8 +69,8 @@ def ask(half: KnowledgeGraph, recipe: Recipe, number: int) -> Asked:
 
 
 def published_attacks(target: Asked, shadow: Asked, margin: float, seed: int = 0) -> dict[str, Guess]:
-    """The attacks of Wang et al. (2021); the shadow's truth is the adversary's own."""
-    transfer = TransferAttack.fit(shadow.scores, shadow.questions.truth.member, seed)
+    """The attacks of Wang et al. (2021); the shadow's members are the adversary's own."""
+    transfer = TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed)
     return {
         "transfer": transfer.guess(target.scores),
         "loss (logistic)": loss_attack(signals.logistic_loss(target.scores)),

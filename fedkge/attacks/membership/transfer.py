@@ -13,7 +13,7 @@ from fedkge.client.threads import one_thread
 __all__ = ["TransferAttack"]
 
 _HIDDEN = 64
-_STEPS = 400
+_STEPS = 300
 _RATE = 1e-2
 
 
@@ -62,7 +62,7 @@ def _train(network: nn.Module, inputs: Tensor, labels: Tensor, seed: int) -> Non
     share = float(labels.mean())
     loss = nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / max(share, 1e-9)))
     generator = torch.Generator().manual_seed(seed)
-    size = min(2048, len(inputs))
+    size = min(1024, len(inputs))
     for _ in range(_STEPS):
         batch = torch.randint(len(inputs), (size,), generator=generator)
         optimizer.zero_grad()

@@ -17,7 +17,7 @@ import pandas as pd
 from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
 from fedkge.attacks.membership.figures import figures_of
 from fedkge.attacks.membership.guess import Guess
-from fedkge.attacks.membership.halves import Questions, Truth, halve
+from fedkge.attacks.membership.halves import Questions, Answers, halve
 from fedkge.attacks.membership.target import (
     Asked,
     Recipe,
@@ -120,7 +120,7 @@ def _published_cell(dataset: str, model: str, scale: Scale, folder: Path) -> pd.
         target, shadow = _asked(dataset, model, scale, folder)
         margin = recipe_of(model, 1, scale).model.margin
         guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow, margin).items()}
-        _keep(path, dataset, model, guesses, target.questions.truth)
+        _keep(path, dataset, model, guesses, target.questions.answers)
     return pd.read_csv(path)
 
 
@@ -132,17 +132,17 @@ def _shadow_cell(dataset: str, model: str, scale: Scale, folder: Path) -> pd.Dat
         recipe = recipe_of(model, len(half.train), scale)
         count = scale.shadows[dataset]
         shadowed = train_shadows(half, target.questions.triples, recipe, count, number=2)
-        _keep(path, dataset, model, shadow_attacks(target, shadowed), target.questions.truth)
+        _keep(path, dataset, model, shadow_attacks(target, shadowed), target.questions.answers)
     return pd.read_csv(path)
 
 
 def _keep(
-    path: Path, dataset: str, model: str, guesses: Mapping[str, tuple[Guess, Bars | None]], truth: Truth
+    path: Path, dataset: str, model: str, guesses: Mapping[str, tuple[Guess, Bars | None]], answers: Answers
 ) -> None:
     rows = [
         {"dataset": dataset, "model": model, "attack": attack, **asdict(figure)}
         for attack, (guess, bars) in guesses.items()
-        for figure in figures_of(guess, truth, draw(0, _FIGURES), bars)
+        for figure in figures_of(guess, answers, draw(0, _FIGURES), bars)
     ]
     frame = pd.DataFrame(rows)
     frame[["low", "high"]] = frame.pop("interval").tolist()
@@ -151,7 +151,7 @@ def _keep(
 
 
 def _asked(dataset: str, model: str, scale: Scale, folder: Path) -> tuple[Asked, Asked]:
-    """Target and shadow, trained once and kept: triples, truth and answers."""
+    """Target and shadow, trained once and kept: triples, membership and scores."""
     paths = [folder / f"{dataset}-{model}-{half}.npz" for half in ("target", "shadow")]
     if not all(path.exists() for path in paths):
         halves = halve(load_graph(dataset), draw(0, _HALVE))
@@ -162,14 +162,14 @@ def _asked(dataset: str, model: str, scale: Scale, folder: Path) -> tuple[Asked,
 
 
 def _save(path: Path, asked: Asked) -> None:
-    truth = asked.questions.truth
+    answers = asked.questions.answers
     with staged(path) as part, part.open("wb") as file:
         np.savez_compressed(
             file,
             triples=asked.questions.triples,
-            member=truth.member,
-            seen=truth.seen,
-            matched=truth.matched,
+            member=answers.member,
+            seen=answers.seen,
+            matched=answers.matched,
             scores=asked.scores,
             corrupted=asked.corrupted,
             threshold=asked.threshold,
@@ -179,8 +179,8 @@ def _save(path: Path, asked: Asked) -> None:
 
 def _load(path: Path) -> Asked:
     with np.load(path, allow_pickle=False) as kept:
-        truth = Truth(kept["member"], kept["seen"], kept["matched"])
-        asked = Questions(kept["triples"], truth)
+        answers = Answers(kept["member"], kept["seen"], kept["matched"])
+        asked = Questions(kept["triples"], answers)
         return Asked(asked, kept["scores"], kept["corrupted"], float(kept["threshold"]), kept["likelihood"])
 
 
@@ -213,7 +213,7 @@ def _transfers(scale: Scale, folder: Path, cells: Iterable[tuple[str, str]]) -> 
     """Every shadow against every target."""
     asked = {cell: _asked(*cell, scale, folder) for cell in cells}
     attacks = {
-        cell: TransferAttack.fit(shadow.scores, shadow.questions.truth.member, seed=0)
+        cell: TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed=0)
         for cell, (_, shadow) in asked.items()
     }
     return pd.DataFrame(_pairs({cell: target for cell, (target, _) in asked.items()}, attacks))
@@ -223,10 +223,10 @@ def _pairs(
     targets: dict[tuple[str, str], Asked], attacks: dict[tuple[str, str], TransferAttack]
 ) -> Iterator[dict[str, str | float]]:
     for target, asked in targets.items():
-        truth = asked.questions.truth
+        answers = asked.questions.answers
         for shadow, attack in attacks.items():
             guess = attack.guess(asked.scores)
             row: dict[str, str | float] = {"target": " ".join(target), "shadow": " ".join(shadow)}
-            for subset, chosen in truth.subsets.items():
-                row[subset] = decision_figures(guess.member[chosen], truth.member[chosen])["accuracy"][0]
+            for subset, chosen in answers.subsets.items():
+                row[subset] = decision_figures(guess.member[chosen], answers.member[chosen])["accuracy"][0]
             yield row
