@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,9 +68,16 @@ class RunResult:
 
 
 def run(
-    experiment: Experiment, folder: Path, observer: Observer | None = None, split: Split | None = None
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    split: Split | None = None,
+    tampering: Mapping[int, Path] | None = None,
 ) -> RunResult:
-    """Run an experiment in a new folder; `split` spares dividing the data again."""
+    """Run an experiment in a new folder; `split` spares dividing the data again.
+
+    `tampering` makes clients malicious, each by a plan of fedkge.attacks.membership.tampering.
+    """
     _check_names(experiment)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
@@ -80,7 +88,7 @@ def run(
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, resumed=False)
+    return _serve(experiment, folder, observer, resumed=False, tampering=tampering or {})
 
 
 def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
@@ -97,7 +105,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _serve(stored, folder, observer, resumed=True)
+    return _serve(stored, folder, observer, resumed=True, tampering={})
 
 
 def result_of(folder: Path) -> RunResult:
@@ -176,7 +184,13 @@ def _make_identities(folder: Path, num_clients: int) -> None:
     (folder / "roster.txt").write_text(roster, encoding="utf-8")
 
 
-def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resumed: bool) -> RunResult:
+def _serve(
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None,
+    resumed: bool,
+    tampering: Mapping[int, Path],
+) -> RunResult:
     folder = folder.resolve()
     run_id = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:7], "little")
     nodes: dict[int, NodeConfig] = {
@@ -186,6 +200,7 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
             "data": str(folder / "data" / f"client-{number}"),
             "state": str(folder / "clients"),
             **({"keys": str(folder / "clients" / f"keys-{number}")} if _is_secure(experiment) else {}),
+            **({"tampering": str(tampering[number].resolve())} if number in tampering else {}),
         }
         for number in range(experiment.data.clients)
     }

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkge.attacks.membership.guess import Bools
+from fedkge.attacks.membership.guess import Bools, Values
 from fedkge.client.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["Questions", "Answers", "halve", "questions"]
+__all__ = ["Answers", "Questions", "halve", "questions"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class Answers:
     member: Bools  # (n,)
     seen: Bools  # (n,) training met both entities and the relation
     matched: Bools  # (n,) it met them in other triples than this one
+    degree: Values  # (n,) how many other triples of training the rarer of its entities has
+
+    def among(self, chosen: Bools) -> Answers:
+        return Answers(self.member[chosen], self.seen[chosen], self.matched[chosen], self.degree[chosen])
 
     @property
     def subsets(self) -> dict[str, Bools]:
@@ -83,4 +87,4 @@ def answers_about(half: KnowledgeGraph, triples: Ids, member: Bools) -> Answers:
     own = member.astype(np.int64)
     elsewhere = np.minimum(entities[head], entities[tail]) - own * (1 + loops)
     matched = (elsewhere > 0) & (relations[relation] - own > 0)
-    return Answers(member, seen, matched)
+    return Answers(member, seen, matched, elsewhere.astype(np.float64))

@@ -17,7 +17,7 @@ import pandas as pd
 from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
 from fedkge.attacks.membership.figures import figures_of
 from fedkge.attacks.membership.guess import Guess
-from fedkge.attacks.membership.halves import Questions, Answers, halve
+from fedkge.attacks.membership.halves import Answers, Questions, halve
 from fedkge.attacks.membership.target import (
     Asked,
     Recipe,
@@ -170,6 +170,7 @@ def _save(path: Path, asked: Asked) -> None:
             member=answers.member,
             seen=answers.seen,
             matched=answers.matched,
+            degree=answers.degree,
             scores=asked.scores,
             corrupted=asked.corrupted,
             threshold=asked.threshold,
@@ -179,7 +180,7 @@ def _save(path: Path, asked: Asked) -> None:
 
 def _load(path: Path) -> Asked:
     with np.load(path, allow_pickle=False) as kept:
-        answers = Answers(kept["member"], kept["seen"], kept["matched"])
+        answers = Answers(kept["member"], kept["seen"], kept["matched"], kept["degree"])
         asked = Questions(kept["triples"], answers)
         return Asked(asked, kept["scores"], kept["corrupted"], float(kept["threshold"]), kept["likelihood"])
 

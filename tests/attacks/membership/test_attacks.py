@@ -314,7 +314,7 @@ def test_answers_are_not_read_by_attacks(attacked):
     """The same guesses come out when every answer about the target is turned round."""
     _, target, shadow, shadowed = attacked
     answers = target.questions.answers
-    lied = type(answers)(~answers.member, ~answers.seen, ~answers.matched)
+    lied = type(answers)(~answers.member, ~answers.seen, ~answers.matched, -answers.degree)
     other = type(target)(
         type(target.questions)(target.questions.triples, lied),
         target.scores, target.corrupted, target.threshold, target.likelihood,
