@@ -23,7 +23,5 @@ class Attack(ABC):
     every_round: ClassVar[bool] = False  # whether it needs adversary.record = "every"
 
     @abstractmethod
-    def assess(
-        self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator
-    ) -> list[Finding]:
-        """Attack every client that is not the adversary's; the truth serves to grant candidates and to score."""
+    def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
+        """Attack every other client; the truth serves to grant candidates and to score."""

@@ -84,8 +84,12 @@ class Finding:
         return known and self.low <= self.baseline <= self.high  # type: ignore[operator]
 
 
-def proportion(hits: int, count: int) -> tuple[float, float]:
-    """The exact 95 % interval of a share (Clopper and Pearson, 1934)."""
+def proportion(hits: float, count: float, design: float = 1.0) -> tuple[float, float]:
+    """The exact 95 % interval of a share (Clopper and Pearson, 1934).
+
+    A design effect above one means that hits come in clusters, so that fewer of them count as independent.
+    """
+    hits, count = hits / design, count / design
     if count == 0:
         return 0.0, 1.0
     tail = (1 - _CONFIDENCE) / 2

@@ -54,7 +54,8 @@ class Truth:
     def keys(self, triples: Ids) -> Ids:
         """One number for each triple, equal for equal triples."""
         head, relation, tail = triples.T
-        return (head * (len(self.relation_ids) + 1) + relation) * (len(self.entity_ids) + 1) + tail
+        keys: Ids = (head * (len(self.relation_ids) + 1) + relation) * (len(self.entity_ids) + 1) + tail
+        return keys
 
 
 def _numbering(labels: Sequence[Sequence[str]]) -> Mapping[str, int]:

@@ -85,7 +85,7 @@ class Handover:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All that one adversary knows. Nothing here is truth that the protocol or a stated grant did not give."""
+    """All that one adversary knows: what the protocol brought it, and what a stated grant gave it."""
 
     name: str  # which view of the run, such as "uploads" or "masked uploads"
     adversary: str  # such as "server", "server + client 0" or "client 0"
@@ -105,6 +105,12 @@ class View:
     @property
     def last(self) -> Snapshot:
         return self.rounds[-1]
+
+    @property
+    def targets(self) -> list[int]:
+        """The clients that are not the adversary's own."""
+        own = {other.client for other in self.handed}
+        return [client for client in range(self.num_clients) if client not in own]
 
     @cached_property
     def fields(self) -> Mapping[str, Source]:
@@ -163,7 +169,9 @@ class View:
         }
         clients = sorted({int(key.split(".")[1]) for key in rows if key.startswith("handed.")})
         handed = (
-            Handover(c, rows[f"handed.{c}.entity"], rows[f"handed.{c}.relation"], arrays[f"handed.{c}.triples"])
+            Handover(
+                c, rows[f"handed.{c}.entity"], rows[f"handed.{c}.relation"], arrays[f"handed.{c}.triples"]
+            )
             for c in clients
         )
         presence: dict[str, dict[int, Names]] = {}
@@ -196,8 +204,16 @@ class View:
 
 
 _FACTS = (
-    "name", "adversary", "strategy", "num_clients", "entities", "relations", "leak_ratio", "union", "sums_only",
-)  # fmt: skip
+    "name",
+    "adversary",
+    "strategy",
+    "num_clients",
+    "entities",
+    "relations",
+    "leak_ratio",
+    "union",
+    "sums_only",
+)
 
 
 def _snapshot(round: int, rows: Mapping[str, Rows]) -> Snapshot:

@@ -43,7 +43,7 @@ class Transcript:
             self._heard.setdefault(_KEPT[kind], {})[client] = raw
 
     def settle_union(self, counts: Mapping[str, NDArray[Any]]) -> None:
-        """The shared tables are laid out: how clients joined, and the holders of each row if it counted them."""
+        """The shared tables are laid out: how clients joined, and the holders of each row if counted."""
         if not self.on:
             return
         with staged(self.folder / "union") as place:
@@ -56,7 +56,9 @@ class Transcript:
             return
         with staged(self.folder / f"round-{round:06}") as place:
             place.mkdir()
-            arrays = {f"{name}.{part}": getattr(t, part) for name, t in tables.items() for part in ("ids", "rows")}
+            arrays = {
+                f"{name}.{part}": getattr(t, part) for name, t in tables.items() for part in ("ids", "rows")
+            }
             save_file({"empty": np.zeros(0), **arrays}, place / "tables.safetensors")
             self._write("train", place)
         if self.record == "last":

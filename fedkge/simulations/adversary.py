@@ -40,7 +40,7 @@ def check_adversary(experiment: Experiment) -> None:
     adversary, clients = experiment.adversary, experiment.data.clients
     if adversary.attacks and adversary.record == "off":
         raise SettingError(
-            'adversary.attacks: there is nothing to attack while nothing is recorded; set adversary.record = "last"'
+            'adversary.attacks: nothing is recorded that they could attack; set adversary.record = "last"'
         )
     check_colluders(adversary.colluders, clients)
 
@@ -115,7 +115,7 @@ class RecordedRun:
     def views(self, colluders: Sequence[int], leak_ratio: float) -> list[View]:
         """Every adversary's view of this run: the server alone, with its colluders, and a client alone."""
         self._check(colluders, leak_ratio)
-        server = _Coalition(self, (), leak_ratio, server=True)
+        server = _Coalition(self, (), 0.0, server=True)
         found = [server.masked() if self.secure else server.uploads()]
         if colluders:
             allied = _Coalition(self, tuple(colluders), leak_ratio, server=True)
@@ -133,14 +133,16 @@ class RecordedRun:
         check_colluders(colluders, self.num_clients)
         if not self.shared:
             raise InputError(
-                f"{self.folder}: {self.experiment.federation.strategy} sends no embeddings, so its server has "
-                "no view to attack; record a run of FedE, FedR or FedER"
+                f"{self.folder}: {self.experiment.federation.strategy} sends no embeddings, so its server "
+                "has no view to attack; record a run of FedE, FedR or FedER"
             )
 
     def state(self, client: int) -> Mapping[str, NDArray[np.float32]]:
         path = self.folder / "transcript" / "clients" / f"client-{client}.safetensors"
         if not path.is_file():
-            raise InputError(f"{path}: the run ended before its clients' states were kept; resume or run again")
+            raise InputError(
+                f"{path}: the run ended before its clients' states were kept; resume or run again"
+            )
         return load_file(path)
 
     def labels(self, client: int, kind: str) -> tuple[str, ...]:
@@ -164,10 +166,14 @@ class _Coalition:
         shots = []
         for round in self.run.recording.rounds:
             tables, uploads = self.run.recording.tables(round), self.run.recording.uploads(round)
-            local = {kind: {c: self._named(kind, up.tables[kind]) for c, up in uploads.items() if kind in up.tables}
-                     for kind in _KINDS}  # fmt: skip
+            local: dict[str, dict[int, Rows]] = {kind: {} for kind in _KINDS}
+            for client, upload in uploads.items():
+                for kind, table in upload.tables.items():
+                    local[kind][client] = self._named(kind, table)
             whole = {kind: self._named(kind, tables[kind]) if kind in tables else None for kind in _KINDS}
-            shots.append(Snapshot(round, whole["entity"], whole["relation"], local["entity"], local["relation"]))
+            shots.append(
+                Snapshot(round, whole["entity"], whole["relation"], local["entity"], local["relation"])
+            )
         return self._view("uploads", shots, presence=self._presence())
 
     def masked(self) -> View:
@@ -227,12 +233,17 @@ class _Coalition:
 
     @cached_property
     def _name_of(self) -> Mapping[str, Mapping[str, int]]:
-        return {kind: {label: n for n, label in enumerate(labels)} for kind, labels in self.vocabulary.items()}
+        return {
+            kind: {label: n for n, label in enumerate(labels)} for kind, labels in self.vocabulary.items()
+        }
 
     def _own_names(self, client: int, kind: str) -> Names:
         """The name of each of a client's labels, UNKNOWN if the coalition does not know it."""
-        own, name_of = self.run.labels(client, kind), self._name_of[kind]
-        return np.fromiter((name_of.get(label, UNKNOWN) for label in own), np.int64, len(own))
+        return self._names(kind, self.run.labels(client, kind))
+
+    def _names(self, kind: str, labels: Sequence[str]) -> Names:
+        name_of = self._name_of[kind]
+        return np.fromiter((name_of.get(label, UNKNOWN) for label in labels), np.int64, len(labels))
 
     @cached_property
     def _row_names(self) -> Mapping[str, Names]:
@@ -241,9 +252,7 @@ class _Coalition:
         for kind in self.run.shared:
             union = self.run.recording.union(kind)
             if union is not None:
-                known = self._name_of[kind]
-                names = [known.get(label, UNKNOWN) for label in union.labels]
-                found[kind] = np.array(names, dtype=np.int64)
+                found[kind] = self._names(kind, union.labels)
                 continue
             names = np.full(len(self.run.recording.holders[kind]), UNKNOWN, dtype=np.int64)
             readable = self.server and self.run.experiment.privacy.union == "plain"
@@ -346,6 +355,8 @@ class _Coalition:
             self.leak_ratio,
             presence or {},
             self._holders(),
-            {kind: len(holders.get(kind, table.ids)) for kind, table in tables.items()} if self.server else {},
+            {kind: len(holders.get(kind, table.ids)) for kind, table in tables.items()}
+            if self.server
+            else {},
             sums_only,
         )

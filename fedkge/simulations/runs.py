@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save_file
 
+from fedkge.attacks import ATTACKS
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
 from fedkge.client.state import StateFiles
@@ -137,6 +138,9 @@ def _check_names(experiment: Experiment) -> None:
         raise UnknownNameError("strategy", experiment.federation.strategy, STRATEGIES)
     if experiment.model.name not in MODELS:
         raise UnknownNameError("model", experiment.model.name, MODELS)
+    for attack in experiment.adversary.attacks:
+        if attack not in ATTACKS:
+            raise UnknownNameError("attack", attack, ATTACKS)
 
 
 def _with_clients(experiment: Experiment, split: Split) -> Experiment:
@@ -212,6 +216,10 @@ def _serve(
     if experiment.adversary.record != "off":
         keep_states(folder, folder / "clients" / f"run-{run_id}", experiment.data.clients)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
+    if experiment.adversary.attacks:
+        from fedkge.simulations.attacking import attack_run, publish  # it needs this module
+
+        return publish(folder, attack_run(folder))
     return RunResult(folder, summary)
 
 

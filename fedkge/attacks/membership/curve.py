@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import roc_curve
 
 from fedkge.attacks.membership.guess import Bools, Values
 from fedkge.errors import DataError
@@ -31,6 +30,8 @@ class Curve:
     @classmethod
     def of(cls, certainty: Values, member: Bools) -> Curve:
         """Every distinct certainty is a point."""
+        from sklearn.metrics import roc_curve  # takes a second to import
+
         members = int(member.sum())
         if members in (0, len(member)):
             raise DataError("an ROC curve needs members and non-members; ask about both")

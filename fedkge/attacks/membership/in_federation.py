@@ -34,10 +34,10 @@ class Membership(Attack):
     """Which true triples did a client train on, and which did it hold out?
 
     The signals are the score under the rows of the last round; how far it is above the score under the mean
-    of all clients' rows; and how much training raised it, averaged over the last rounds recorded. Where the view
-    has no relation rows of the target, they are also fitted to the triples asked about. A control says what
-    degrees alone would tell: a partition that holds out triples of frequent entities makes members differ
-    before any training.
+    of all clients' rows; and how much training raised it, averaged over the last rounds recorded. Where the
+    view has no relation rows of the target, they are also fitted to the triples asked about. A control says
+    what degrees alone would tell: a partition that holds out triples of frequent entities makes members
+    differ before any training.
     """
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:

@@ -105,7 +105,7 @@ class Tampering:
         return {int(round): values for round, values in kept.items()}
 
     def _possess(self, participant: Participant) -> None:
-        """Change the client's program: it owns the process, and training is the last step before uploading."""
+        """Change the client's program: training is its last step before an upload."""
         if "_train" in vars(participant):
             return
         honest = participant._train
