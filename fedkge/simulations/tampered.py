@@ -30,7 +30,7 @@ def tamper(
     folder: Path,
     client: int,
     round: int,
-    strength: float = 1.0,
+    strength: float = 0.3,
     protocol: Protocol = "rigorous",
 ) -> list[Finding]:
     """Run an experiment with one client that tampers with a round, and score what it learns."""

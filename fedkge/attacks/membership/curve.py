@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = ["RATES", "Curve", "Interval"]
 
 RATES = (0.01, 0.001)  # false-positive rates at which attacks are compared
 _RESAMPLES = 200
+_BLOCK = 2**20  # points of redrawn curves held at once
 
 Interval = tuple[float, float]
 
@@ -52,29 +54,37 @@ class Curve:
     def figures(self, rng: np.random.Generator) -> dict[str, tuple[float, Interval]]:
         """AUC and TPR at each rate, with 95 % percentile intervals over members and non-members redrawn."""
         found = {"auc": self.auc, **{f"tpr@{rate:.1%}": self.tpr_at(rate) for rate in RATES}}
-        redrawn = np.empty((_RESAMPLES, len(found)))
-        alarms, hits = np.diff(self.fpr), np.diff(self.tpr)
-        for row in redrawn:
-            fpr = _redrawn(alarms, self.num_others, rng)
-            tpr = _redrawn(hits, self.num_members, rng)
-            row[:] = [_area(fpr, tpr), *(_highest(fpr, tpr, rate) for rate in RATES)]
+        redrawn = np.concatenate(list(self._redrawn(rng)))  # (resamples, figures)
         low, high = np.percentile(redrawn, [2.5, 97.5], axis=0).tolist()
         return {name: (found[name], (low[i], high[i])) for i, name in enumerate(found)}
 
+    def _redrawn(self, rng: np.random.Generator) -> Iterator[Values]:
+        """The figures of curves redrawn, some at a time."""
+        alarms, hits = np.diff(self.fpr), np.diff(self.tpr)
+        size = max(1, _BLOCK // len(alarms))
+        for start in range(0, _RESAMPLES, size):
+            count = min(size, _RESAMPLES - start)
+            fpr = _cumulated(alarms, self.num_others, count, rng)
+            tpr = _cumulated(hits, self.num_members, count, rng)
+            yield np.stack([_area(fpr, tpr), *(_highest(fpr, tpr, rate) for rate in RATES)], axis=1)
 
-def _area(fpr: Values, tpr: Values) -> np.float64:
-    return np.float64(np.trapezoid(tpr, fpr))
+
+def _area(fpr: Values, tpr: Values) -> Values:
+    return np.asarray(np.trapezoid(tpr, fpr, axis=-1))
 
 
-def _highest(fpr: Values, tpr: Values, rate: float) -> np.float64:
+def _highest(fpr: Values, tpr: Values, rate: float) -> Values:
     # A rate such as 7/7000 may come out a bit above 0.001.
-    return np.float64(tpr[np.searchsorted(fpr, rate * (1 + 1e-9), side="right") - 1])
+    last = (fpr <= rate * (1 + 1e-9)).sum(axis=-1, keepdims=True) - 1
+    highest: Values = np.take_along_axis(tpr, last, axis=-1)[..., 0]
+    return highest
 
 
-def _redrawn(shares: Values, count: int, rng: np.random.Generator) -> Values:
-    """The cumulative shares of as many draws."""
+def _cumulated(shares: Values, draws: int, count: int, rng: np.random.Generator) -> Values:
+    """(count, points): the cumulative shares of as many draws, each time anew."""
     present = np.flatnonzero(shares > 0)
-    drawn = np.zeros(len(shares) + 1)
-    drawn[present + 1] = rng.multinomial(count, shares[present] / shares[present].sum()) / count
-    cumulative: Values = np.cumsum(drawn)
-    return cumulative
+    drawn = np.zeros((count, len(shares) + 1))
+    chances = shares[present] / shares[present].sum()
+    drawn[:, present + 1] = rng.multinomial(draws, chances, size=count) / draws
+    cumulated: Values = np.cumsum(drawn, axis=1)
+    return cumulated

@@ -57,15 +57,15 @@ class Tampering:
     """
 
     round: int
-    strength: float  # how far each entity row is moved, in multiples of the mean length of rows
+    strength: float  # how far entity rows are moved, in mean lengths of a row; 0 only watches, as a control
     triples: Labels
     path: str = ""  # where the plan was read; what is watched is kept beside it
 
     def save(self, path: Path) -> None:
-        if self.round < 1 or not self.strength > 0 or not self.triples:
+        if self.round < 1 or not self.strength >= 0 or not self.triples:
             raise SettingError(
                 f"tampering in round {self.round} by {self.strength:g} with {len(self.triples)} triples: "
-                "expected a round from 1 on, a strength above 0 and at least one triple"
+                "expected a round from 1 on, a strength of at least 0 and at least one triple"
             )
         with staged(path) as part:
             part.write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -162,5 +162,6 @@ def apart(triples: NDArray[np.int64], num_entities: int, rng: np.random.Generato
     lowest = np.full(num_entities, len(triples), dtype=np.int64)
     np.minimum.at(lowest, triples[:, 0], number)
     np.minimum.at(lowest, triples[:, 2], number)
-    chosen: NDArray[np.bool_] = (lowest[triples[:, 0]] == number) & (lowest[triples[:, 2]] == number)
+    first = (lowest[triples[:, 0]] == number) & (lowest[triples[:, 2]] == number)
+    chosen: NDArray[np.bool_] = first & (triples[:, 0] != triples[:, 2])  # a loop cannot be pushed apart
     return chosen
