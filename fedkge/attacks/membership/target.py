@@ -51,7 +51,7 @@ class Asked:
 
     questions: Questions
     scores: Values  # (n,)
-    corrupted: Values  # (n,) the scores of one corrupted triple each
+    margin_loss: Values  # (n,)
     threshold: float  # from this score on its owner calls a triple true
     likelihood: Values  # (n,) log
 
@@ -60,21 +60,22 @@ def ask(half: KnowledgeGraph, recipe: Recipe, number: int) -> Asked:
     """Train on the members of a half and ask about all its triples."""
     model = recipe.fit(half, number)
     asked = questions(half, draw(recipe.seed, _QUESTIONS, number))
-    false = signals.corrupted(asked.triples, half.num_entities, draw(recipe.seed, _CORRUPT, number))
+    false = draw(recipe.seed, _CORRUPT, number)
     owners = signals.corrupted(half.test, half.num_entities, draw(recipe.seed, _CORRUPT, number, 1))
     threshold = best_threshold(signals.scores(model, half.test), signals.scores(model, owners))
     scores = signals.scores(model, asked.triples)
     likelihood = signals.log_likelihood(model, scores)
-    return Asked(asked, scores, signals.scores(model, false), threshold, likelihood)
+    margin_loss = signals.margin_loss(model, asked.triples, recipe.training.negatives, false)
+    return Asked(asked, scores, margin_loss, threshold, likelihood)
 
 
-def published_attacks(target: Asked, shadow: Asked, margin: float, seed: int = 0) -> dict[str, Guess]:
+def published_attacks(target: Asked, shadow: Asked, seed: int = 0) -> dict[str, Guess]:
     """The attacks of Wang et al. (2021); the shadow's members are the adversary's own."""
     transfer = TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed)
     return {
         "transfer": transfer.guess(target.scores),
         "loss (logistic)": loss_attack(signals.logistic_loss(target.scores)),
-        "loss (margin)": loss_attack(signals.margin_loss(target.scores, target.corrupted, margin)),
+        "loss (margin)": loss_attack(target.margin_loss),
         "correctness": correctness_attack(target.scores, target.threshold),
     }
 

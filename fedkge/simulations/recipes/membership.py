@@ -43,8 +43,8 @@ NOTES = (
     "Settings follow OpenKE's examples, which the paper names, in dimension, negatives, sampling, losses and "
     "margins; rows are not normalised, there is no L2 penalty, and the optimiser is LazyAdam.",
     "The published DDB14 has 66,841 triples, the public one 44,561: not the same data.",
-    "The margin loss needs a corrupted triple beside each queried one; the paper does not say which: one "
-    "random corruption is drawn.",
+    "The margin loss needs corrupted triples beside each queried one; the paper does not say which: the mean "
+    "over as many random corruptions as training draws is taken.",
     "The target calls a triple true by one threshold, found on its test half and as many corruptions, as "
     "OpenKE does.",
 )
@@ -118,8 +118,7 @@ def _published_cell(dataset: str, model: str, scale: Scale, folder: Path) -> pd.
     path = folder / f"{dataset}-{model}.csv"
     if not path.exists():
         target, shadow = _asked(dataset, model, scale, folder)
-        margin = recipe_of(model, 1, scale).model.margin
-        guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow, margin).items()}
+        guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow).items()}
         _keep(path, dataset, model, guesses, target.questions.answers)
     return pd.read_csv(path)
 
@@ -172,7 +171,7 @@ def _save(path: Path, asked: Asked) -> None:
             matched=answers.matched,
             degree=answers.degree,
             scores=asked.scores,
-            corrupted=asked.corrupted,
+            margin_loss=asked.margin_loss,
             threshold=asked.threshold,
             likelihood=asked.likelihood,
         )
@@ -182,7 +181,7 @@ def _load(path: Path) -> Asked:
     with np.load(path, allow_pickle=False) as kept:
         answers = Answers(kept["member"], kept["seen"], kept["matched"], kept["degree"])
         asked = Questions(kept["triples"], answers)
-        return Asked(asked, kept["scores"], kept["corrupted"], float(kept["threshold"]), kept["likelihood"])
+        return Asked(asked, kept["scores"], kept["margin_loss"], float(kept["threshold"]), kept["likelihood"])
 
 
 def _beside_published(cells: pd.DataFrame) -> pd.DataFrame:

@@ -103,7 +103,17 @@ def test_scores_in_blocks_are_the_models_own(graph, monkeypatch):
 def test_losses_are_the_written_ones():
     score = np.array([-3.0, 0.0, 2.5])
     np.testing.assert_allclose(signals.logistic_loss(score), np.log1p(np.exp(-score)))
-    np.testing.assert_allclose(signals.margin_loss(score, np.zeros(3), 1.0), [4.0, 1.0, 0.0])
+
+
+def test_margin_loss_is_the_mean_over_corruptions(graph):
+    model = build_model(ModelSettings(name="TransE", dim=8, margin=3.0), graph, 0)
+    found = signals.margin_loss(model, graph.train, 2, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    false = [signals.corrupted(graph.train, graph.num_entities, rng) for _ in range(2)]
+    for i, (h, r, t) in enumerate(graph.train[:20].tolist()):
+        score = model.scores_of([h], [r], [t])[0]
+        losses = [max(3.0 - score + model.scores_of(*(part[i][:, None]))[0], 0) for part in false]
+        assert found[i] == pytest.approx(np.mean(losses), rel=1e-4)
 
 
 def test_corruption_changes_one_end(graph):
@@ -275,7 +285,7 @@ def attacked(graph, recipe):
 def test_every_attack_beats_chance_on_an_overfitted_model(attacked):
     _, target, shadow, shadowed = attacked
     member = target.questions.answers.member
-    guesses = published_attacks(target, shadow, margin=1.0)
+    guesses = published_attacks(target, shadow)
     guesses |= {name: guess for name, (guess, _) in shadow_attacks(target, shadowed).items()}
     for name, guess in guesses.items():
         curve = Curve.of(guess.certainty, member)
@@ -307,7 +317,7 @@ def test_no_attack_beats_chance_on_a_model_that_never_saw_the_members(attacked, 
 def guesses(target, shadow, shadowed):
     """What every attack says."""
     by_shadows = (guess for guess, _ in shadow_attacks(target, shadowed).values())
-    return [*published_attacks(target, shadow, margin=1.0).values(), *by_shadows]
+    return [*published_attacks(target, shadow).values(), *by_shadows]
 
 
 def test_answers_are_not_read_by_attacks(attacked):
@@ -317,7 +327,7 @@ def test_answers_are_not_read_by_attacks(attacked):
     lied = type(answers)(~answers.member, ~answers.seen, ~answers.matched, -answers.degree)
     other = type(target)(
         type(target.questions)(target.questions.triples, lied),
-        target.scores, target.corrupted, target.threshold, target.likelihood,
+        target.scores, target.margin_loss, target.threshold, target.likelihood,
     )  # fmt: skip
     for first, second in zip(
         guesses(target, shadow, shadowed), guesses(other, shadow, shadowed), strict=True
