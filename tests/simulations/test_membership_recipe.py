@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkge.datasets import Synthetic
-from fedkge.errors import UnknownNameError
+from fedkge.errors import InputError, UnknownNameError
 from fedkge.simulations.recipes import membership
 from fedkge.simulations.recipes.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
 
@@ -64,6 +64,10 @@ def test_every_cell_stands_beside_its_published_number(small, tmp_path, monkeypa
     own = crossed.query("target == 'DDB14 TransE' and shadow == 'DDB14 TransE'").iloc[0]
     same = frame.query("model == 'TransE' and attack == 'transfer' and metric == 'accuracy'").iloc[0]
     assert own["all"] == pytest.approx(same["measured"])
+    membership.draw_curves(tmp_path, "DDB14", "TransE", tmp_path / "roc.png")
+    assert (tmp_path / "roc.png").stat().st_size > 10_000
+    with pytest.raises(InputError, match="no finished cell"):
+        membership.draw_curves(tmp_path, "WN18RR", "TransE", tmp_path / "roc.png")
 
 
 def test_an_unknown_scale_is_refused(tmp_path):

@@ -14,10 +14,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from fedkge.attacks.membership.curve import Curve
 from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
 from fedkge.attacks.membership.figures import figures_of
 from fedkge.attacks.membership.guess import Guess
 from fedkge.attacks.membership.halves import Answers, Questions, halve
+from fedkge.attacks.membership.plots import plot_curves
 from fedkge.attacks.membership.target import (
     Asked,
     Recipe,
@@ -29,13 +31,13 @@ from fedkge.attacks.membership.target import (
 from fedkge.attacks.membership.thresholds import Bars
 from fedkge.attacks.membership.transfer import TransferAttack
 from fedkge.datasets import load_graph
-from fedkge.errors import UnknownNameError
+from fedkge.errors import InputError, UnknownNameError
 from fedkge.experiment import ModelSettings, TrainingSettings
 from fedkge.seeding import draw
 from fedkge.simulations.recipes.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
 from fedkge.storage import staged
 
-__all__ = ["MODELS", "SCALES", "Scale", "cross_datasets", "cross_models", "table"]
+__all__ = ["MODELS", "SCALES", "Scale", "cross_datasets", "cross_models", "draw_curves", "table"]
 
 MODELS = ("TransE", "TransH", "ComplEx", "DistMult")
 SIZES = ("DDB14", "WN18RR", "NELL-995", "FB15k-237")  # the smallest first: an interrupted run has most cells
@@ -87,6 +89,23 @@ def cross_datasets(scale: Literal["quick", "full"], folder: Path, model: str = "
 def cross_models(scale: Literal["quick", "full"], folder: Path, dataset: str = "DDB14") -> pd.DataFrame:
     """Figure 7: transfer attacks whose shadow is another model."""
     return _transfers(_scale(scale), folder, [(dataset, model) for model in MODELS])
+
+
+def draw_curves(folder: Path, dataset: str, model: str, path: Path, seen: bool = True) -> None:
+    """The ROC curves of one cell's attacks, on the entity-seen subset or on all triples."""
+    curves = {}
+    cells = [folder / f"{dataset}-{model}{end}.npz" for end in ("", "-shadows")]
+    for cell in filter(Path.is_file, cells):
+        with np.load(cell, allow_pickle=False) as kept:
+            chosen = kept["seen"] if seen else np.ones(len(kept["seen"]), dtype=bool)
+            for attack in set(kept.files) - {"member", "seen"}:
+                curves[attack] = Curve.of(kept[attack][chosen], kept["member"][chosen])
+    if not curves:
+        raise InputError(
+            f"{folder}: no finished cell of {dataset} and {model}; compute it with table() first"
+        )
+    subset = "entity-seen triples" if seen else "all triples"
+    plot_curves(dict(sorted(curves.items())), path, f"{dataset}, {model}: {subset}")
 
 
 def recipe_of(model: str, members: int, scale: Scale) -> Recipe:
@@ -143,6 +162,9 @@ def _keep(
         for attack, (guess, bars) in guesses.items()
         for figure in figures_of(guess, answers, draw(0, _FIGURES), bars)
     ]
+    with staged(path.with_suffix(".npz")) as part, part.open("wb") as file:
+        certainty = {attack: guess.certainty for attack, (guess, _) in guesses.items()}
+        np.savez_compressed(file, allow_pickle=False, member=answers.member, seen=answers.seen, **certainty)
     frame = pd.DataFrame(rows)
     frame[["low", "high"]] = frame.pop("interval").tolist()
     with staged(path) as part:
