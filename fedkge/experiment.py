@@ -20,6 +20,7 @@ from fedkge.errors import InputError, SettingError
 __all__ = [
     "ClientSettings",
     "DPSettings",
+    "AdversarySettings",
     "DataSettings",
     "EngineSettings",
     "EvaluationSettings",
@@ -101,6 +102,7 @@ class FederationSettings(Settings):
     weighting: Literal["holders", "triples"] = "holders"
     precision: Literal["float32", "float16"] = "float32"
     min_clients: int = Field(default=1, ge=1)
+    own_entities: bool = False  # FedR: entity rows start from a seed of the client's own, as its authors' do
     on_failure: Literal["continue", "repeat"] = "continue"
     timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
 
@@ -162,6 +164,16 @@ class ClientSettings(Settings):
     data: str | None = Field(default=None, min_length=1)  # a folder or archive of its own triples
 
 
+class AdversarySettings(Settings):
+    """What is recorded for attacks, who colludes with the server, and which attacks end the run."""
+
+    section = "adversary"
+    record: Literal["off", "last", "every"] = "off"  # which rounds
+    colluders: tuple[int, ...] = Field(default=(0,), strict=False)
+    leak_ratio: float = Field(default=1.0, gt=0, le=1)  # the share of its pairs that a colluder hands over
+    attacks: tuple[str, ...] = Field(default=(), strict=False)
+
+
 class EngineSettings(Settings):
     """Where clients run; nothing here changes a result."""
 
@@ -185,6 +197,7 @@ class Experiment(Settings):
     federation: FederationSettings = FederationSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
+    adversary: AdversarySettings = AdversarySettings()
     engine: EngineSettings = EngineSettings()
     clients: tuple[ClientSettings, ...] = Field(default=(), strict=False)
 
@@ -268,6 +281,7 @@ _EXPECTED = {
     "string_type": "text in quotes",
     "string_too_short": "text that is not empty",
     "bool_type": "true or false",
+    "tuple_type": "a list",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
@@ -313,19 +327,25 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
 
 def _toml_lines(options: Mapping[str, Any], parent: str = "") -> Iterator[str]:
     for key, value in options.items():
-        if not isinstance(value, Mapping | tuple) and value is not None:
+        if value is not None and not isinstance(value, Mapping) and not _is_tables(value):
             yield f"{key} = {_toml_value(value)}"
     for section, values in options.items():
         if isinstance(values, Mapping):
             yield f"\n[{parent}{section}]"
             yield from _toml_lines(values, f"{parent}{section}.")
-        elif isinstance(values, tuple):
+        elif _is_tables(values):
             for each in values:
                 yield f"\n[[{parent}{section}]]"
                 yield from _toml_lines(each)
 
 
-def _toml_value(value: bool | int | float | str) -> str:
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, tuple) and any(isinstance(each, Mapping) for each in value)
+
+
+def _toml_value(value: bool | int | float | str | tuple[Any, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for the one control character that JSON leaves bare.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

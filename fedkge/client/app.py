@@ -18,7 +18,7 @@ from fedkge.errors import DataError, MessageError, RefusedError
 from fedkge.exchange import Download, Upload, decode, encode
 from fedkge.experiment import Experiment
 
-__all__ = ["app"]
+__all__ = ["app", "leave", "resident"]
 
 app = ClientApp()
 
@@ -29,7 +29,7 @@ _residents: dict[tuple[int, int], tuple[Participant, threading.Lock]] = {}  # pa
 def answer(message: Message, context: Context, verb: str) -> Message:
     """Decode, ask the participant, encode."""
     download = _read(message)
-    participant, busy = _resident(context)
+    participant, busy = resident(context)
     with busy:  # a late answer to the last message may still be under way
         ask: Callable[[Download], Upload] | None = getattr(participant, verb, None)
         if ask is None:
@@ -49,7 +49,8 @@ def _read(message: Message) -> Download:
     return replace(download, letters={**download.letters, **own.letters})
 
 
-def _resident(context: Context) -> tuple[Participant, threading.Lock]:
+def resident(context: Context) -> tuple[Participant, threading.Lock]:
+    """The participant of this node, and what to hold while it works."""
     key = context.run_id, int(context.node_config["partition-id"])
     with _lock:
         if key not in _residents:

@@ -100,6 +100,8 @@ class Participant:
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
         self.model = build_model(self.experiment.model, self.public, self.experiment.seed)
+        if self.experiment.federation.own_entities:
+            self.model.tables["entity"][:] = self._own_entities()
         self.round, self.facts, self.optimizer = 0, {}, None
         state = self.files.newest(until)
         if state is None:
@@ -188,6 +190,11 @@ class Participant:
             secret,
             simulated,
         )
+
+    def _own_entities(self) -> Floats:
+        """Initial rows that no other client can work out from the labels and the run's seed."""
+        seed = int(generator(self.experiment.seed, "start", 0, self.client).integers(2**63))
+        return self.model.initial_entities(self.experiment.model, self.graph.entity_labels, seed)
 
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)

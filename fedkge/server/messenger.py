@@ -15,6 +15,7 @@ from fedkge.exchange import Download, Upload, decode, encode
 from fedkge.experiment import FederationSettings
 from fedkge.server.ledger import Entry, Ledger
 from fedkge.server.records import Records
+from fedkge.server.transcript import Transcript
 
 __all__ = ["Messenger"]
 
@@ -26,11 +27,19 @@ _ARRIVAL_POLL = 0.5
 class Messenger:
     """Speaks with clients by their number, whatever the nodes behind them are called."""
 
-    def __init__(self, grid: Grid, settings: FederationSettings, ledger: Ledger, records: Records) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        settings: FederationSettings,
+        ledger: Ledger,
+        records: Records,
+        transcript: Transcript,
+    ) -> None:
         self.grid = grid
         self.settings = settings
         self.ledger = ledger
         self.records = records
+        self.transcript = transcript
         self.node_of: dict[int, int] = {}
 
     @property
@@ -120,6 +129,7 @@ class Messenger:
             raw = bytes(reply.content["fedkge"]["payload"])  # type: ignore[arg-type]
             entries.append(Entry(round, phase, client, "up", len(raw)))
             answers[client] = decode(raw, Upload)
+            self.transcript.hear(kind, answers[client].client, raw)
             del failures[client]
         self._note(entries, failures, phase, round)
         return answers

@@ -121,6 +121,11 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
             "federation.weighting: 'triples' tells how many triples each row has, confidential ones as well; "
             'set federation.weighting = "holders", or privacy.dp.mode = "off"'
         )
+    if federation.own_entities and "entity" in shared:
+        raise SettingError(
+            f"federation.own_entities: {federation.strategy} shares entity rows, which must start alike "
+            "everywhere; leave it out, or use FedR"
+        )
     if not privacy.secure_aggregation:
         if privacy.union != "plain":
             raise SettingError(

@@ -149,6 +149,9 @@ class SecureFederation(Federation):
         mode = self.experiment.privacy.union
         _log.info("sums of %s rows are shared after a %s union", " and ".join(self.sharing), mode)
 
+    def holder_counts(self) -> Mapping[str, NDArray[Any]]:
+        return self.counts
+
     def settled_arrays(self) -> Mapping[str, NDArray[Any]]:
         counts = {f"{name}.counts": counts for name, counts in self.counts.items()}
         digests = {f"{name}.digest": np.frombuffer(each, np.uint8) for name, each in self.digests.items()}

@@ -25,6 +25,7 @@ from fedkge.server.moments import Moments
 from fedkge.server.privacy import Privacy
 from fedkge.server.progress import Observer, Progress
 from fedkge.server.records import Records
+from fedkge.server.transcript import Transcript
 from fedkge.server.union import PlainUnion
 
 __all__ = ["STRATEGIES", "Central", "FedE", "FedER", "FedR", "Federation", "Local", "Outcome", "accounts_of"]
@@ -79,6 +80,7 @@ class Federation(Strategy):
         self.settings = experiment.federation
         self.records = records
         self.observer = observer
+        self.transcript = Transcript(records.folder / "transcript", experiment.adversary.record)
         self.ledger = Ledger()
         self.standing = Standing()
         self.tables: dict[str, Table] = {}
@@ -91,12 +93,15 @@ class Federation(Strategy):
         began = time.perf_counter()
         if not (resume and self._resume()):
             self.records.restart()
-        self.messenger = Messenger(grid, self.settings, self.ledger, self.records)
+        self.transcript.forget_after(self.standing.round)
+        self.messenger = Messenger(grid, self.settings, self.ledger, self.records, self.transcript)
         self.join(num_clients)
+        self.transcript.settle_union(self.holder_counts())
         joined = time.perf_counter()
         while not self.finished:
             round = self.standing.round + 1
             self.train(round)
+            self.transcript.settle_round(round, self.tables, may_end=self.evaluates(round))
             if self.evaluates(round):
                 self.evaluate(round)
                 self.checkpoint()
@@ -230,6 +235,10 @@ class Federation(Strategy):
         arrays |= self.settled_arrays()
         arrays["empty"] = np.zeros(0, dtype=np.float32)  # a file of no tables is not a file
         self.records.save_checkpoint(arrays, vars(self.standing))
+
+    def holder_counts(self) -> Mapping[str, NDArray[Any]]:
+        """How many clients hold each shared row, where that is all the server knows."""
+        return {}
 
     def settled_arrays(self) -> Mapping[str, NDArray[Any]]:
         """What a checkpoint holds beside the tables."""

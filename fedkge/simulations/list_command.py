@@ -13,12 +13,16 @@ from fedkge.errors import UnknownNameError
 
 __all__ = ["KINDS", "list_names"]
 
-KINDS = ("models", "partitions", "strategies")
+KINDS = ("attacks", "models", "partitions", "strategies")
 
 
 def _registry(kind: str) -> Mapping[str, type]:
     if kind == "partitions":
         return PARTITIONERS
+    if kind == "attacks":
+        from fedkge.attacks import ATTACKS  # takes seconds to import
+
+        return ATTACKS
     if kind == "models":
         from fedkge.client.models import MODELS  # takes seconds to import
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save_file
 
+from fedkge.attacks import ATTACKS
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
 from fedkge.client.privacy import check_training
@@ -40,6 +42,7 @@ from fedkge.server.progress import Observer
 from fedkge.server.records import Records
 from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
+from fedkge.simulations.adversary import check_adversary, keep_states
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
 from fedkge.storage import storage_errors
@@ -67,9 +70,16 @@ class RunResult:
 
 
 def run(
-    experiment: Experiment, folder: Path, observer: Observer | None = None, split: Split | None = None
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    split: Split | None = None,
+    tampering: Mapping[int, Path] | None = None,
 ) -> RunResult:
-    """Run an experiment in a new folder; `split` spares dividing the data again."""
+    """Run an experiment in a new folder; `split` spares dividing the data again.
+
+    `tampering` makes clients malicious, each by a plan of fedkge.attacks.membership.tampering.
+    """
     _check_names(experiment)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
@@ -77,11 +87,12 @@ def run(
     experiment = _with_clients(experiment, split)
     _check_clients(experiment)
     check_privacy(experiment, STRATEGIES[experiment.federation.strategy].shared)
+    check_adversary(experiment)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _check_confidential(experiment, split)
     _lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, resumed=False)
+    return _serve(experiment, folder, observer, resumed=False, tampering=tampering or {})
 
 
 def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
@@ -98,7 +109,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _serve(stored, folder, observer, resumed=True)
+    return _serve(stored, folder, observer, resumed=True, tampering={})
 
 
 def result_of(folder: Path) -> RunResult:
@@ -161,6 +172,9 @@ def _check_names(experiment: Experiment) -> None:
         raise UnknownNameError("strategy", experiment.federation.strategy, STRATEGIES)
     if experiment.model.name not in MODELS:
         raise UnknownNameError("model", experiment.model.name, MODELS)
+    for attack in experiment.adversary.attacks:
+        if attack not in ATTACKS:
+            raise UnknownNameError("attack", attack, ATTACKS)
 
 
 def _with_clients(experiment: Experiment, split: Split) -> Experiment:
@@ -213,7 +227,13 @@ def _make_identities(folder: Path, num_clients: int) -> None:
     (folder / "roster.txt").write_text(roster, encoding="utf-8")
 
 
-def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resumed: bool) -> RunResult:
+def _serve(
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None,
+    resumed: bool,
+    tampering: Mapping[int, Path],
+) -> RunResult:
     folder = folder.resolve()
     run_id = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:7], "little")
     nodes: dict[int, NodeConfig] = {
@@ -224,6 +244,7 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
             "state": str(folder / "clients"),
             "simulated": True,
             **({"keys": str(folder / "clients" / f"keys-{number}")} if _is_secure(experiment) else {}),
+            **({"tampering": str(tampering[number].resolve())} if number in tampering else {}),
         }
         for number in range(experiment.data.clients)
     }
@@ -232,7 +253,13 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
     if _is_secure(experiment):
         summary["utility"]["per_client"] = _own_scores(folder, run_id, experiment.data.clients)
         Records(folder).write_json("summary.json", summary)
+    if experiment.adversary.record != "off":
+        keep_states(folder, folder / "clients" / f"run-{run_id}", experiment.data.clients)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
+    if experiment.adversary.attacks:
+        from fedkge.simulations.attacking import attack_run, publish  # it needs this module
+
+        return publish(folder, attack_run(folder))
     return RunResult(folder, summary)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
@@ -27,13 +29,14 @@ class Worker:
             node: Context(run_id, node, dict(config), RecordDict(), {"experiment": experiment})
             for node, config in nodes.items()
         }
+        self.apps = {node: _app_of(config) for node, config in nodes.items()}
 
     def handle(self, node: int, kind: str, group: str, payload: bytes, own: bytes = b"") -> Answer:
         """One message to one client; whatever it raises is its answer."""
         content = RecordDict({"fedkge": ConfigRecord({"payload": payload, **({"own": own} if own else {})})})
         message = Message(content, node, kind, group_id=group)
         try:
-            reply = app(message, self.contexts[node])
+            reply = self.apps[node](message, self.contexts[node])
         except Exception as error:  # noqa: BLE001 - a client's failure is news for the server, not the end of the worker
             reason = "".join(traceback.format_exception(error)).strip()
             return None, reason
@@ -41,6 +44,15 @@ class Worker:
 
     def close(self) -> None:
         leave(self.run_id)
+
+
+def _app_of(config: Mapping[str, str | int | bool]) -> Callable[[Message, Context], Message]:
+    """The client's program; a plan in its node config makes it malicious."""
+    if "tampering" not in config:
+        return app
+    from fedkge.attacks.membership.tampering import Tampering
+
+    return partial(Tampering.load(Path(str(config["tampering"]))), call_next=app)
 
 
 def identify(run_id: int) -> None:

@@ -1,0 +1,63 @@
+"""What really is: every client's graph. Scoring sees it, attacks never do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.attacks.view import UNKNOWN
+from fedkge.datasets import KnowledgeGraph
+
+__all__ = ["Truth"]
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The clients' graphs under one numbering of all their labels."""
+
+    clients: tuple[KnowledgeGraph, ...]
+
+    @cached_property
+    def entity_ids(self) -> Mapping[str, int]:
+        return _numbering([graph.entity_labels for graph in self.clients])
+
+    @cached_property
+    def relation_ids(self) -> Mapping[str, int]:
+        return _numbering([graph.relation_labels for graph in self.clients])
+
+    def entities(self, client: int) -> Ids:
+        """The number of each of a client's entities, in its own order."""
+        return self.number_entities(self.clients[client].entity_labels)
+
+    def relations(self, client: int) -> Ids:
+        return self.number_relations(self.clients[client].relation_labels)
+
+    def number_entities(self, labels: Sequence[str]) -> Ids:
+        """Numbers of labels; UNKNOWN for a label that no client has."""
+        return np.fromiter((self.entity_ids.get(label, UNKNOWN) for label in labels), np.int64, len(labels))
+
+    def number_relations(self, labels: Sequence[str]) -> Ids:
+        return np.fromiter((self.relation_ids.get(label, UNKNOWN) for label in labels), np.int64, len(labels))
+
+    def train(self, client: int) -> Ids:
+        """A client's train triples in the common numbers."""
+        head, relation, tail = self.clients[client].train.T
+        entity = self.entities(client)
+        return np.stack([entity[head], self.relations(client)[relation], entity[tail]], axis=1)
+
+    def keys(self, triples: Ids) -> Ids:
+        """One number for each triple, equal for equal triples."""
+        head, relation, tail = triples.T
+        keys: Ids = (head * (len(self.relation_ids) + 1) + relation) * (len(self.entity_ids) + 1) + tail
+        return keys
+
+
+def _numbering(labels: Sequence[Sequence[str]]) -> Mapping[str, int]:
+    distinct = dict.fromkeys(label for own in labels for label in own)
+    return {label: number for number, label in enumerate(distinct)}

@@ -1,0 +1,79 @@
+"""Federations under membership attacks, run whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkge.attacks import ATTACKS
+from fedkge.errors import SettingError
+from fedkge.simulations.adversary import RecordedRun
+from fedkge.simulations.runs import run
+from fedkge.simulations.tampered import tamper
+
+GRAPH = "data.dataset=synthetic:entities=300,relations=4,triples=1100,jitter=3.0"
+LONG = ("federation.strategy=FedE", GRAPH, "federation.rounds=12", "federation.evaluate_every=6")
+STRONG = ("model.dim=16", "training.negatives=8", "training.batch_size=128", "training.learning_rate=0.02")
+
+
+def areas(findings, target):
+    return {f.regime: f for f in findings if f.metric == "auc" and f.target == target}
+
+
+def test_uploads_in_the_clear_give_members_away(tiny, out):
+    run(tiny(*LONG, *STRONG, "adversary.record=every"), out)
+    recorded = RecordedRun(out)
+    server, allied, alone = recorded.views([0], 1.0)
+    found = {
+        view.adversary: ATTACKS["membership"]().assess(
+            view, recorded.truth, "rigorous", np.random.default_rng(0)
+        )
+        for view in (server, allied, alone)
+    }
+    assert areas(found["server"], 1)["score (fitted relations), entity-seen"].low > 0.5
+    assert areas(found["server + client 0"], 1)["gain, entity-seen"].low > 0.5
+    assert set(areas(found["client 0"], 1)) == set()  # it sees no upload of client 1's …
+    assert areas(found["client 0"], None)["score, entity-seen"].low > 0.5  # … but what all have in common
+
+
+def test_masked_uploads_are_at_chance_and_the_aggregate_is_not(secret, out):
+    run(secret(*LONG, *STRONG, "adversary.record=last"), out)
+    recorded = RecordedRun(out)
+    masked, allied, aggregate, _ = recorded.views([0], 1.0)
+    rng = np.random.default_rng(0)
+    attack = ATTACKS["membership"]()
+    assert all(finding.value is None for finding in attack.assess(masked, recorded.truth, "rigorous", rng))
+    shown = attack.assess(allied, recorded.truth, "rigorous", rng)
+    assert all(areas(shown, client)["score, all"].at_chance for client in (1, 2))
+    assert areas(attack.assess(aggregate, recorded.truth, "rigorous", rng), None)["score, all"].low > 0.5
+
+
+@pytest.mark.parametrize("kind", ["tiny", "secret"])
+def test_a_tampering_client_sees_the_others_repair(kind, out, request):
+    large = "data.dataset=synthetic:entities=1200,relations=4,triples=4800,jitter=3.0"
+    experiment = request.getfixturevalue(kind)(*LONG, *STRONG, large)
+    findings = areas(tamper(experiment, out, client=0, round=9), None)
+    assert findings["repair, all"].low > 0.5
+    assert set(findings) >= {"score before tampering, all", "score after repair, all", "repair, entity-seen"}
+
+
+def test_a_round_too_late_to_watch_is_refused(tiny, out):
+    with pytest.raises(SettingError, match="expected 1 to 10"):
+        tamper(tiny(*LONG), out, client=0, round=11)
+    with pytest.raises(SettingError, match="not in the roster"):
+        tamper(tiny(*LONG), out, client=3, round=2)
+    with pytest.raises(SettingError, match="shares no entity rows"):
+        tamper(tiny("federation.strategy=FedR"), out, client=0, round=1)
+
+
+def test_honest_clients_are_unchanged_by_a_plan_that_only_watches_until_its_round(tiny, out, tmp_path):
+    """The malicious client trains as the others do up to its round: the first losses are the same."""
+    experiment = tiny(*LONG)
+    honest = run(experiment, tmp_path / "honest")
+    tamper(experiment, out, client=0, round=9, strength=0.5)
+    first, second = (
+        result.query("round < 9 and split == 'train'").reset_index(drop=True)
+        for result in (honest.metrics, type(honest)(out, {}).metrics)
+    )
+    assert len(first) > 0
+    assert first.equals(second)
