@@ -7,14 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedkge.experiment import Experiment
 from fedkge.storage import storage_errors
+
+if TYPE_CHECKING:
+    from fedkge.experiment import Experiment
 
 __all__ = ["compare_strategies", "run_experiment", "write_flower_config"]
 
@@ -116,6 +118,8 @@ def write_flower_config(
 def _read(
     file: Path | None, sets: list[str] | None, engine: str | None, ray_address: str | None
 ) -> Experiment:
+    from fedkge.experiment import Experiment  # pydantic takes a quarter of a second
+
     overrides = list(sets or [])
     if engine is not None:
         overrides.append(f"engine.name={engine}")
