@@ -41,6 +41,7 @@ from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
+from fedkge.simulations.report import write_report
 from fedkge.storage import storage_errors
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run"]
@@ -78,7 +79,7 @@ def run(
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, resumed=False)
+    return _reported(_serve(experiment, folder, observer, resumed=False))
 
 
 def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
@@ -95,7 +96,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _serve(stored, folder, observer, resumed=True)
+    return _reported(_serve(stored, folder, observer, resumed=True))
 
 
 def result_of(folder: Path) -> RunResult:
@@ -194,6 +195,12 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
         Records(folder).write_json("summary.json", summary)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
     return RunResult(folder, summary)
+
+
+def _reported(result: RunResult) -> RunResult:
+    """With a page that people can look at."""
+    write_report([result.folder])
+    return result
 
 
 def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:
