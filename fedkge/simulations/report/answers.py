@@ -86,10 +86,11 @@ def said(finding: Finding) -> str:
     target = f" about client {finding.target}" if finding.target else ""
     guess = "" if finding.baseline is None else f", guessing reaches {figure(finding.baseline)}"
     chance = "; no better than guessing" if finding.is_at_chance else ""
+    note = f" ({finding.note})" if finding.note else ""
     span = interval((finding.low, finding.high))
     return (
         f"The strongest attack: {finding.attack} by {finding.where}{target}, 95 % interval {span}"
-        f"{guess}{chance}."
+        f"{guess}{chance}{note}."
     )
 
 

@@ -13,7 +13,8 @@ from fedkge.simulations.report.ticks import nice_ticks
 
 __all__ = ["Bar", "BarChart"]
 
-_ROW, _THICK, _ROOM = 36.0, 11.0, 64
+_ROW, _DETAIL, _THICK = 36.0, 15.0, 11.0
+_ROOM = 64  # characters that fit a row
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Bar:
     high: float | None = None
     baseline: float | None = None
     colour: int = 0
+    detail: str = ""  # a second line of the label
+
+    @property
+    def height(self) -> float:
+        return _ROW + (_DETAIL if self.detail else 0.0)
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,12 @@ class BarChart:
     end: float | None = None
 
     def svg(self) -> Markup:
-        drawing = Drawing(self.title, "; ".join(map(self._said, self.bars)), len(self.bars) * _ROW)
-        for number, bar in enumerate(self.bars):
-            self._draw(drawing, bar, number * _ROW)
+        height = sum(bar.height for bar in self.bars)
+        drawing = Drawing(self.title, "; ".join(map(self._said, self.bars)), height)
+        top = 0.0
+        for bar in self.bars:
+            self._draw(drawing, bar, top)
+            top += bar.height
         return drawing.render()
 
     @property
@@ -52,7 +61,9 @@ class BarChart:
         label, value = bar.label, self._figures(bar)
         drawing.words((0, top + 13), label, "label", max(_ROOM - len(value), 12))
         drawing.words((WIDTH, top + 13), value, "small end")
-        edge = top + 19
+        if bar.detail:
+            drawing.words((0, top + 13 + _DETAIL), bar.detail, "small", _ROOM)
+        edge = top + bar.height - 17
         drawing.bar((0, edge), WIDTH, _THICK, "track")
         drawing.bar((0, edge), self._place(bar.value), _THICK, f"bar c{bar.colour % NUM_COLOURS}")
         if bar.low is not None and bar.high is not None:
@@ -72,4 +83,5 @@ class BarChart:
 
     def _said(self, bar: Bar) -> str:
         guess = "" if bar.baseline is None else f", guessing {self.show(bar.baseline)}"
-        return f"{bar.label}: {self._figures(bar)}{guess}"
+        name = f"{bar.label}, {bar.detail}" if bar.detail else bar.label
+        return f"{name}: {self._figures(bar)}{guess}"

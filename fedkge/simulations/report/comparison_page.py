@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from fedkge.simulations.report.answers import GAIN, LEAK, PRICE, exposure, said
 from fedkge.simulations.report.bars import Bar, BarChart
-from fedkge.simulations.report.findings import worst
+from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.lines import LineChart, Series
 from fedkge.simulations.report.page import Answer, Figure, Page, Section, Table
-from fedkge.simulations.report.privacy import learned
+from fedkge.simulations.report.privacy import leakage_bar, learned
 from fedkge.simulations.report.run_folder import ALL, RunFolder
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
@@ -99,11 +99,7 @@ def _less(row: Row, than: Row) -> str:
 
 
 def _leakage(ranked: Sequence[Group]) -> Answer:
-    attacked = {
-        group.label: found
-        for group in ranked
-        if (found := worst([each for each in group.findings if not each.granted]))
-    }
+    attacked = {group.label: most for group in ranked if (most := _most(group))}
     lines = [f"{group.label}: {exposure(group.runs[0])}" for group in ranked[:_MOST_LINES]]
     if not attacked:
         return Answer(LEAK, "?", "not attacked", lines)
@@ -188,7 +184,23 @@ def _charts(groups: Sequence[Group]) -> list[Figure]:
         *([Figure.of(BarChart("Test MRR", bars), "With 95 % intervals.")] if bars else []),
         *([Figure.of(BarChart("Bytes in all", prices, bytes_of))] if prices else []),
         *(Figure.of(chart, seeds) for chart in lines if not chart.is_empty),
+        *_attacks(groups),
     ]
+
+
+def _attacks(groups: Sequence[Group]) -> list[Figure]:
+    """Of each setting the attack that found out most, from what the protocol sends."""
+    bars = [
+        leakage_bar(f"{group.label}: {most.metric}", most, number, most.where)
+        for number, group in enumerate(groups)
+        if (most := _most(group))
+    ]
+    chart = BarChart("The strongest attack", bars, end=1.0)
+    return [Figure.of(chart, "With 95 % intervals; the tick is what guessing reaches.")] if bars else []
+
+
+def _most(group: Group) -> Finding | None:
+    return worst([each for each in group.findings if not each.granted])
 
 
 def _lines(groups: Sequence[Group], by_bytes: bool) -> list[Series]:
@@ -235,5 +247,5 @@ def _settings(groups: Sequence[Group]) -> Table:
 def _environment(runs: Sequence[RunFolder]) -> Table:
     rows = environment_rows(runs[0])
     alike = all(environment_rows(run) == rows for run in runs)
-    note = "" if alike else "Of the first run; others were made elsewhere or at another time."
+    note = "" if alike else "Of the first run; others were made with something else."
     return Table("Environment", ("what", "value"), rows, "ll", note, folded=True)

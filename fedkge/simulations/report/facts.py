@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 __all__ = ["Facts"]
@@ -26,7 +27,8 @@ class Facts:
 
     def number(self, *path: str) -> float | None:
         value = self.at(*path)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return value if is_number and not isnan(value) else None
 
     def text(self, *path: str) -> str:
         """The value as words; empty where there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ _NUMBERS = ("value", "low", "high", "baseline")
 
 
 def _number(cell: str) -> float | None:
-    return None if cell in ("", _IMPOSSIBLE) else float(cell)
+    value = float("nan" if cell in ("", _IMPOSSIBLE) else cell)
+    return value if isfinite(value) else None
 
 
 _KINDS = {field.name: _number if field.name in _NUMBERS else str for field in fields(Finding)}

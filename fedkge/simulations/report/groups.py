@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fedkge.errors import DataError
 from fedkge.simulations.report.findings import Finding
 from fedkge.simulations.report.run_folder import RunFolder
 from fedkge.simulations.rows import Row, row_of
@@ -33,7 +34,15 @@ class Group:
     @cached_property
     def row(self) -> Row | None:
         """Gain and cost; none before a run has ended."""
-        return row_of(self.label, [run.summary.content for run in self.finished]) if self.finished else None
+        try:
+            return (
+                row_of(self.label, [run.summary.content for run in self.finished]) if self.finished else None
+            )
+        except (KeyError, TypeError) as error:
+            names = ", ".join(run.name for run in self.finished)
+            raise DataError(
+                f"{names}: a summary.json lacks {error}; report on the run alone, or run it again"
+            ) from None
 
     @property
     def findings(self) -> list[Finding]:

@@ -12,9 +12,10 @@ from fedkge.simulations.report.page import Figure, Section, Table
 from fedkge.simulations.report.run_folder import RunFolder
 from fedkge.simulations.report.words import MISSING, epsilon_of, figure, interval
 
-__all__ = ["budget_section", "leakage_section", "learned", "learned_section"]
+__all__ = ["budget_section", "leakage_bar", "leakage_section", "learned", "learned_section"]
 
-_MOST_BARS = 12
+_MOST_BARS = 8
+_MOST_GRANTED = 4
 _MOST_ROWS = 300
 _LONGEST_TERM = 20
 _STANDING = ("delta", "claimed_or_guaranteed")
@@ -41,7 +42,7 @@ def leakage_section(run: RunFolder) -> Section:
     bars = _strongest(each for each in run.findings if each.is_success)
     num_impossible = sum(each.value is None for each in run.findings)
     caption = (
-        "Of each attack the client for which it went best, with its 95 % interval; the black tick is what "
+        "Of each attack the client for which it went best, with its 95 % interval; the tick is what "
         "guessing reaches. “Given” names rows that the protocol does not send and the attack was handed."
     )
     chart = BarChart("The strongest attacks", bars, end=max([1.0, *(bar.value for bar in bars)]))
@@ -54,18 +55,26 @@ def leakage_section(run: RunFolder) -> Section:
 
 
 def _strongest(findings: Iterable[Finding]) -> list[Bar]:
-    """The best over targets of each attack, the greatest first."""
-    best: dict[str, Finding] = {}
+    """The best over targets of each attack: from what was received, then from what was also given."""
+    best: dict[tuple[str, str], Finding] = {}
     for each in findings:
         given = f", given {each.granted}" if each.granted else ""
-        label = f"{each.metric}: {each.where}{given}"
-        if label not in best or each.excess > best[label].excess:
-            best[label] = each
+        names = (each.metric, f"{each.attack} ({each.protocol}) by {each.where}{given}")
+        if names not in best or each.excess > best[names].excess:
+            best[names] = each
     order = sorted(best.items(), key=lambda item: (-item[1].excess, item[0]))
+    received = [item for item in order if not item[1].granted][:_MOST_BARS]
+    granted = [item for item in order if item[1].granted][:_MOST_GRANTED]
     return [
-        Bar(label, each.value or 0.0, each.low, each.high, each.baseline, colour=1 if each.granted else 0)
-        for label, each in order[:_MOST_BARS]
+        leakage_bar(label, each, colour=1 if each.granted else 0, detail=detail)
+        for (label, detail), each in (*received, *granted)
     ]
+
+
+def leakage_bar(label: str, finding: Finding, colour: int, detail: str) -> Bar:
+    return Bar(
+        label, finding.value or 0.0, finding.low, finding.high, finding.baseline, colour=colour, detail=detail
+    )
 
 
 def _found(findings: Sequence[Finding]) -> Table:

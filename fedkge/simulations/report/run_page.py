@@ -102,11 +102,12 @@ def _failures(run: RunFolder) -> Table:
 def _hashes(run: RunFolder) -> Table:
     rows = [
         ("folder", run.name),
+        ("started", run.environment.text("started")),
         ("experiment hash", run.summary.text("experiment_hash")),
         ("result hash", run.summary.text("result_hash")),
     ]
     return Table(
-        "Hashes",
+        "",
         ("what", "value"),
         [row for row in rows if row[1]],
         "ll",
@@ -133,5 +134,8 @@ def _environment(run: RunFolder) -> Table:
 
 
 def environment_rows(run: RunFolder) -> list[tuple[str, str]]:
-    found = run.environment.flat().items()
-    return [(name.removeprefix("packages."), str(value)) for name, value in found if value is not None]
+    """What may be the same for other runs: when this one started is not."""
+    found = {name: value for name, value in run.environment.flat().items() if name != "started"}
+    return [
+        (name.removeprefix("packages."), str(value)) for name, value in found.items() if value is not None
+    ]

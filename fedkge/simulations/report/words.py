@@ -28,7 +28,8 @@ _UNIONS = {
 
 def asked(experiment: Facts) -> list[str]:
     """What an experiment does, in a few sentences; a setting that is missing goes unsaid."""
-    return [each for each in (_data(experiment), _training(experiment), _protection(experiment)) if each]
+    parts = (_data, _training, _sharing, _protection)
+    return [sentence for part in parts if (sentence := part(experiment))]
 
 
 def figure(value: float | None, digits: int = 3) -> str:
@@ -73,16 +74,17 @@ def _data(experiment: Facts) -> str:
 
 
 def _training(experiment: Facts) -> str:
-    model, strategy = experiment.text("model", "name"), experiment.text("federation", "strategy")
+    model, dim = experiment.text("model", "name"), experiment.text("model", "dim")
     rounds, epochs = experiment.number("federation", "rounds"), experiment.number("training", "local_epochs")
-    if not model or not strategy or rounds is None or epochs is None:
+    if not model or rounds is None or epochs is None:
         return ""
-    shared = f": {_SHARED[strategy]}" if strategy in _SHARED else ""
-    return (
-        f"They train {model} embeddings of {experiment.text('model', 'dim')} dimensions with {strategy}"
-        f"{shared}; at most {several(rounds, 'round')} of {several(epochs, 'local epoch')}, "
-        f"seed {experiment.text('seed')}."
-    )
+    length = f"{several(rounds, 'round')} of {several(epochs, 'local epoch')}"
+    return f"{model} embeddings of {dim} dimensions are trained for at most {length}."
+
+
+def _sharing(experiment: Facts) -> str:
+    strategy = experiment.text("federation", "strategy")
+    return f"With {strategy}, {_SHARED[strategy]}." if strategy in _SHARED else ""
 
 
 def _protection(experiment: Facts) -> str:
