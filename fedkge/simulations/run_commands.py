@@ -64,7 +64,7 @@ def run_experiment(
         print(json.dumps(result.summary, indent=2))
         return
     _show_run(result.summary)
-    print(f"written to {result.folder}")
+    _show_place(result.folder)
 
 
 def compare_strategies(
@@ -95,7 +95,7 @@ def compare_strategies(
         print(comparison.frame.to_json(orient="records", indent=2))
         return
     _show_comparison(comparison, experiment)
-    print(f"written to {folder}")
+    _show_place(folder)
 
 
 def write_flower_config(
@@ -172,6 +172,11 @@ def _show_run(summary: dict[str, Any]) -> None:
         f"{summary['speed']['train_triples_per_s']:,.0f} triples/s per core"
     )
     print(f"result {summary['result_hash'][:16]}")
+
+
+def _show_place(folder: Path) -> None:
+    print(f"written to {folder}")
+    print(f"to look at: {folder / 'report.html'}")
 
 
 def _show_comparison(comparison: Any, experiment: Experiment) -> None:
