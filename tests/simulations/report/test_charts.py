@@ -7,7 +7,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as Tree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedkge.simulations.report.bars import Bar, BarChart
@@ -19,6 +19,8 @@ SIZES = st.floats(-1e9, 1e9)
 POINTS = st.lists(st.tuples(st.integers(0, 500), st.floats(-1e6, 1e6)), min_size=1, max_size=300)
 
 
+@example(0.0, 5e-324, False)
+@example(1e20, 1e20, True)
 @given(SIZES, SIZES, st.booleans())
 def test_ticks_are_few_round_even_and_enclose(one: float, other: float, whole: bool) -> None:
     low, high = sorted((one, other))
