@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -24,3 +26,11 @@ def test_the_error_tree_is_drawn() -> None:
     for name in errors.__all__:
         assert name in (errors.__doc__ or "")
         assert issubclass(getattr(errors, name), errors.FedkgeError)
+
+
+def test_the_command_line_imports_nothing_slow() -> None:
+    """Help must come at once: what takes long to import waits until a command needs it."""
+    slow = ("flwr", "jinja2", "numpy", "pandas", "pydantic", "ray", "torch")
+    code = f"import sys, fedkge.simulations.cli; print([n for n in {slow} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,37 +6,22 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import pandas as pd
-from scipy.stats import t as student
 
 from fedkge.errors import UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer
 from fedkge.server.strategy import STRATEGIES
+from fedkge.simulations.report import write_report
+from fedkge.simulations.rows import Row, row_of, saved
 from fedkge.simulations.runs import RunResult, divide, run
 from fedkge.storage import storage_errors
 
 __all__ = ["Comparison", "compare"]
 
 Watch = Callable[[str], Observer]  # a strategy and seed, to whatever shows its run
-
-
-@dataclass(frozen=True)
-class Row:
-    """One strategy over all seeds."""
-
-    strategy: str
-    mrr: float
-    interval: tuple[float, float]
-    hits: dict[str, float]
-    rounds: float
-    rounds_to_target: float | None
-    bytes_to_target: float | None
-    bytes_total: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -49,10 +34,7 @@ class Comparison:
 
     def reduction(self, row: Row, column: str) -> float | None:
         """The share of FedE's bytes that a strategy saves."""
-        reference = next((other for other in self.rows if other.strategy == "FedE"), None)
-        mine = getattr(row, column)
-        theirs = getattr(reference, column) if reference else None
-        return None if not theirs or mine is None else 1 - mine / theirs
+        return saved(self.rows, row, column)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -96,7 +78,7 @@ def compare(
             observer = watch(f"{name}, seed {seed}") if watch else None
             runs[name].append(run(one, folder / f"{name}-seed{seed}", observer, split))
     comparison = Comparison(
-        tuple(_row(name, results) for name, results in runs.items()),
+        tuple(row_of(name, [each.summary for each in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},
         folder,
     )
@@ -106,37 +88,5 @@ def compare(
             json.dumps([comparison._record(row) for row in comparison.rows], indent=2) + "\n",
             encoding="utf-8",
         )
+    write_report([folder])
     return comparison
-
-
-def _row(strategy: str, results: Sequence[RunResult]) -> Row:
-    costs = [result.summary["communication"] for result in results]
-    values = [result.test("mrr") for result in results]
-    return Row(
-        strategy=strategy,
-        mrr=mean(values),
-        interval=_interval(values, results[0]),
-        hits={
-            name: mean(result.test(name) for result in results) for name in ("hits@1", "hits@3", "hits@10")
-        },
-        rounds=mean(cost["rounds"] for cost in costs),
-        rounds_to_target=_mean_or_none([cost["rounds_to_target"] for cost in costs]),
-        bytes_to_target=_mean_or_none([cost["bytes_to_target"] for cost in costs]),
-        bytes_total=mean(cost["bytes_up"] + cost["bytes_down"] for cost in costs),
-        seconds=mean(result.summary["speed"]["seconds_total"] for result in results),
-    )
-
-
-def _interval(values: Sequence[float], only: RunResult) -> tuple[float, float]:
-    """95 %: over seeds by Student's t; of a single run, over its test triples."""
-    if len(values) == 1:
-        low, high = only.summary["utility"]["test"]["mrr"]["interval"]
-        return float(low), float(high)
-    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return mean(values) - half, mean(values) + half
-
-
-def _mean_or_none(values: Sequence[float | None]) -> float | None:
-    """Unless every seed reached the target there is no honest mean."""
-    reached = [value for value in values if value is not None]
-    return mean(reached) if len(reached) == len(values) else None

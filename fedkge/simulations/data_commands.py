@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedkge.datasets import (
-    DATASETS,
-    EMBEDDED,
-    SPLITS,
-    KnowledgeGraph,
-    Split,
-    audit,
-    load,
-    mark,
-    mark_split,
-    partition,
-    write_pickle,
-    write_split,
-)
-from fedkge.datasets.pickles import companions
-from fedkge.datasets.store import is_replaceable
 from fedkge.errors import SettingError
-from fedkge.simulations import audit_view
+
+if TYPE_CHECKING:
+    from fedkge.datasets import KnowledgeGraph, Split
 
 __all__ = ["app"]
 
@@ -51,6 +37,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the resul
 @app.command("list")
 def list_datasets(as_json: Json = False) -> None:
     """The datasets known by name."""
+    from fedkge.datasets import DATASETS, EMBEDDED  # numpy takes half of a second
+
     rows = {d.name: (d.entities, d.relations, d.train + d.valid + d.test, d.about) for d in DATASETS.values()}
     if as_json:
         keys = ("entities", "relations", "triples", "about")
@@ -71,6 +59,8 @@ def list_datasets(as_json: Json = False) -> None:
 @app.command()
 def info(source: Source, columns: Columns = None, header: Header = None, as_json: Json = False) -> None:
     """What a dataset contains."""
+    from fedkge.datasets import DATASETS, SPLITS, Split
+
     loaded = _load(source, columns, header)
     split = loaded if isinstance(loaded, Split) else Split.single(loaded)
     known = None if Path(source).exists() else DATASETS.get(split.name)
@@ -103,6 +93,9 @@ def audit_dataset(
     quiet: Quiet = False,
 ) -> None:
     """Count, compare and cross-check a dataset or split; warn loudly when held-out triples leak."""
+    from fedkge.datasets import Split, audit
+    from fedkge.simulations import audit_view
+
     loaded = _load(source, columns, header)
     with Console(stderr=True).status("auditing"):
         found = audit(loaded if isinstance(loaded, Split) else Split.single(loaded))
@@ -134,6 +127,8 @@ def split_dataset(
     quiet: Quiet = False,
 ) -> None:
     """Divide a dataset among clients and write each client's part."""
+    from fedkge.datasets import write_pickle, write_split
+
     _check_room(out, source, force)
     loaded = _load(source, columns, header)
     with Console(stderr=True).status("dividing"):
@@ -149,6 +144,8 @@ def split_dataset(
 def _divide(
     loaded: KnowledgeGraph | Split, clients: int | None, spec: str | None, seed: int, confidential: str | None
 ) -> Split:
+    from fedkge.datasets import Split, mark, mark_split, partition
+
     if isinstance(loaded, Split):
         made = partition(loaded, spec or "given", clients or 0)
         return made if confidential is None else mark_split(made, confidential, seed)
@@ -170,6 +167,9 @@ def _said(split: Split, out: Path) -> str:
 
 def _check_room(out: Path, source: str, force: bool) -> None:
     """Refuse early what may not be replaced; replacing itself comes last, when all else has worked."""
+    from fedkge.datasets.pickles import companions
+    from fedkge.datasets.store import is_replaceable
+
     is_pickle = out.suffix == ".pkl"
     try:
         taken = [path for path in (out, *(companions(out) if is_pickle else ())) if _is_taken(path)]
@@ -191,5 +191,7 @@ def _is_taken(path: Path) -> bool:
 
 
 def _load(source: str, columns: str | None, header: bool | None) -> KnowledgeGraph | Split:
+    from fedkge.datasets import load
+
     with Console(stderr=True).status(f"loading {escape(source)}"):
         return load(source, columns, header)

@@ -1,10 +1,11 @@
-"""What a run was made with: versions, machine, commit."""
+"""What a run was made with: versions, machine, commit; and when."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _PACKAGES = ("cryptography", "flwr", "numba", "numpy", "opacus", "ray", "torch")
 def describe() -> dict[str, Any]:
     """The content of environment.json."""
     return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "fedkge": fedkge.__version__,
         "commit": _commit(),
         "python": platform.python_version(),

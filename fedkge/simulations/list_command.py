@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from fedkge.datasets import PARTITIONERS
 from fedkge.errors import UnknownNameError
 
 __all__ = ["KINDS", "list_names"]
@@ -18,6 +17,8 @@ KINDS = ("attacks", "models", "partitions", "strategies")
 
 def _registry(kind: str) -> Mapping[str, type]:
     if kind == "partitions":
+        from fedkge.datasets import PARTITIONERS  # imports numpy
+
         return PARTITIONERS
     if kind == "attacks":
         from fedkge.attacks import ATTACKS  # takes seconds to import

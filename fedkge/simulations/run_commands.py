@@ -7,14 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedkge.experiment import Experiment
 from fedkge.storage import storage_errors
+
+if TYPE_CHECKING:
+    from fedkge.experiment import Experiment
 
 __all__ = ["compare_strategies", "run_experiment", "write_flower_config"]
 
@@ -62,7 +64,7 @@ def run_experiment(
         print(json.dumps(result.summary, indent=2))
         return
     _show_run(result.summary)
-    print(f"written to {result.folder}")
+    _show_place(result.folder)
 
 
 def compare_strategies(
@@ -93,7 +95,7 @@ def compare_strategies(
         print(comparison.frame.to_json(orient="records", indent=2))
         return
     _show_comparison(comparison, experiment)
-    print(f"written to {folder}")
+    _show_place(folder)
 
 
 def write_flower_config(
@@ -116,6 +118,8 @@ def write_flower_config(
 def _read(
     file: Path | None, sets: list[str] | None, engine: str | None, ray_address: str | None
 ) -> Experiment:
+    from fedkge.experiment import Experiment  # pydantic takes a quarter of a second
+
     overrides = list(sets or [])
     if engine is not None:
         overrides.append(f"engine.name={engine}")
@@ -168,6 +172,11 @@ def _show_run(summary: dict[str, Any]) -> None:
         f"{summary['speed']['train_triples_per_s']:,.0f} triples/s per core"
     )
     print(f"result {summary['result_hash'][:16]}")
+
+
+def _show_place(folder: Path) -> None:
+    print(f"written to {folder}")
+    print(f"to look at: {folder / 'report.html'}")
 
 
 def _show_comparison(comparison: Any, experiment: Experiment) -> None:

@@ -45,6 +45,7 @@ from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.adversary import check_adversary, keep_states
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
+from fedkge.simulations.report import write_report
 from fedkge.storage import storage_errors
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run"]
@@ -92,7 +93,7 @@ def run(
         split = _pooled(split)
     _check_confidential(experiment, split)
     _lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, resumed=False, tampering=tampering or {})
+    return _reported(_serve(experiment, folder, observer, resumed=False, tampering=tampering or {}))
 
 
 def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
@@ -109,7 +110,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _serve(stored, folder, observer, resumed=True, tampering={})
+    return _reported(_serve(stored, folder, observer, resumed=True, tampering={}))
 
 
 def result_of(folder: Path) -> RunResult:
@@ -261,6 +262,12 @@ def _serve(
 
         return publish(folder, attack_run(folder))
     return RunResult(folder, summary)
+
+
+def _reported(result: RunResult) -> RunResult:
+    """With a page that people can look at."""
+    write_report([result.folder])
+    return result
 
 
 def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:

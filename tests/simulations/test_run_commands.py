@@ -43,6 +43,9 @@ def test_compare_prints_one_table(tmp_path: Path) -> None:
         for name in ("Local", "FedE", "FedR")
     }
     assert len(splits) == 1  # all strategies saw the same split
+    for folder in (out, out / "FedR-seed1"):
+        assert "FedR" in (folder / "report.html").read_text(encoding="utf-8")
+    assert str(out / "report.html") in done.stdout
 
 
 def test_kill_minus_9_and_resume(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""The three answers of one run: what it gained, what it cost, what leaked."""
+
+from __future__ import annotations
+
+from fedkge.simulations.report.findings import Finding, worst
+from fedkge.simulations.report.page import Answer
+from fedkge.simulations.report.run_folder import ALL, RunFolder
+from fedkge.simulations.report.words import bytes_of, figure, interval, several
+
+__all__ = ["GAIN", "LEAK", "PRICE", "answers", "exposure", "said"]
+
+GAIN = "Utility: what was gained?"
+PRICE = "Bytes: what did it cost?"
+LEAK = "Leakage: what could others find out?"
+
+
+def answers(run: RunFolder) -> list[Answer]:
+    return [_utility(run), _bytes(run), _leakage(run)]
+
+
+def _utility(run: RunFolder) -> Answer:
+    test = run.summary.part("utility", "test")
+    value = test.number("mrr", "value")
+    if value is None:
+        return _utility_so_far(run)
+    bounds = test.listed("mrr", "interval")
+    hits = ", ".join(
+        f"Hits@{k} {figure(test.number(f'hits@{k}', 'value'))}" for k in (1, 3, 10) if test.at(f"hits@{k}")
+    )
+    lines = [
+        f"95 % interval {interval(bounds)}" if bounds else "",
+        hits,
+        f"over {several(test.number('count') or 0, 'test triple')}, with the tables of round "
+        f"{run.summary.text('utility', 'best_round')} of {run.last_round}",
+    ]
+    return Answer(GAIN, figure(value), "test MRR", [line for line in lines if line])
+
+
+def _utility_so_far(run: RunFolder) -> Answer:
+    """An unfinished run has validation scores at most."""
+    curve = run.curve("valid", "mrr").get(ALL, [])
+    if not curve:
+        return Answer(GAIN, "?", "", ["Nothing was measured."])
+    round, value = max(curve, key=lambda point: point[1])
+    return Answer(
+        GAIN, figure(value), "validation MRR so far", [f"in round {round:g}; the test is made at the end"]
+    )
+
+
+def _bytes(run: RunFolder) -> Answer:
+    up, down = run.ledger.total("up"), run.ledger.total("down")
+    lines = [f"{bytes_of(up)} up, {bytes_of(down)} down, all messages counted"]
+    if run.last_round and run.num_clients:
+        share = run.bytes_total / run.last_round / run.num_clients
+        lines.append(f"{bytes_of(share)} per client and round on average")
+    target, round = (
+        run.experiment.number("federation", "target_mrr"),
+        run.summary.number("communication", "rounds_to_target"),
+    )
+    if target is not None and run.is_finished:
+        price = bytes_of(run.summary.number("communication", "bytes_to_target"))
+        lines.append(
+            f"MRR {target:g} was never reached"
+            if round is None
+            else f"MRR {target:g} was reached in round {round:g} for {price}"
+        )
+    return Answer(PRICE, bytes_of(run.bytes_total), f"in {several(run.last_round, 'round')}", lines)
+
+
+def _leakage(run: RunFolder) -> Answer:
+    received = worst([each for each in run.findings if not each.granted])
+    granted = worst([each for each in run.findings if each.granted])
+    lines = [exposure(run)]
+    if granted is not None:
+        reached = f"{granted.metric} {figure(granted.value)}"
+        lines.append(f"If also given {granted.granted}: {reached} ({granted.adversary}).")
+    if run.findings and received is None:
+        return Answer(LEAK, "none", "of the attacks was possible", lines)
+    if received is None:
+        return Answer(LEAK, "?", "not attacked", [*lines, "To measure it, record a run and attack it."])
+    return Answer(LEAK, figure(received.value), received.metric, [said(received), *lines])
+
+
+def said(finding: Finding) -> str:
+    """Who found out what, and how it compares to guessing."""
+    target = f" about client {finding.target}" if finding.target else ""
+    guess = "" if finding.baseline is None else f", guessing reaches {figure(finding.baseline)}"
+    chance = "; no better than guessing" if finding.is_at_chance else ""
+    note = f" ({finding.note})" if finding.note else ""
+    span = interval((finding.low, finding.high))
+    return (
+        f"The strongest attack: {finding.attack} by {finding.where}{target}, 95 % interval {span}"
+        f"{guess}{chance}{note}."
+    )
+
+
+def exposure(run: RunFolder) -> str:
+    """What reached the server, in a sentence."""
+    privacy = run.summary.part("privacy") if run.is_finished else run.experiment.part("privacy")
+    if run.strategy in ("Local", "Central") or privacy.text("union") == "none":
+        return "No embedding left a client."
+    if privacy.at("secure_aggregation"):
+        return "Of embeddings, the server saw only sums over clients."
+    return "The server saw every client's shared rows."

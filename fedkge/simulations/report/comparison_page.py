@@ -1,0 +1,251 @@
+"""The report of several runs, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedkge.simulations.report.answers import GAIN, LEAK, PRICE, exposure, said
+from fedkge.simulations.report.bars import Bar, BarChart
+from fedkge.simulations.report.findings import Finding, worst
+from fedkge.simulations.report.groups import Group, differences, grouped
+from fedkge.simulations.report.lines import LineChart, Series
+from fedkge.simulations.report.page import Answer, Figure, Page, Section, Table
+from fedkge.simulations.report.privacy import leakage_bar, learned
+from fedkge.simulations.report.run_folder import ALL, RunFolder
+from fedkge.simulations.report.run_page import environment_rows
+from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
+from fedkge.simulations.rows import Row, saved
+
+__all__ = ["comparison_page"]
+
+_MOST_LINES = 5
+
+
+def comparison_page(runs: Sequence[RunFolder]) -> Page:
+    groups = grouped(runs)
+    ranked = sorted(groups, key=lambda group: -group.row.mrr if group.row else 1.0)
+    return Page(
+        _title(groups),
+        _asked(groups),
+        _notices(runs),
+        [_utility(ranked), _bytes(ranked), _leakage(ranked)],
+        [
+            Section("Side by side", tables=[_table(groups), _targets(groups)], figures=_charts(groups)),
+            *(_learned(group) for group in groups),
+            Section("How to check it", tables=[_runs(groups), _settings(groups), _environment(runs)]),
+        ],
+    )
+
+
+def _learned(group: Group) -> Section:
+    return Section(f"What the server learned: {group.label}", items=learned(group.runs[0]))
+
+
+def _title(groups: Sequence[Group]) -> str:
+    first = groups[0].runs[0].experiment
+    names = ", ".join(group.label for group in groups[:4]) + (", …" if len(groups) > 4 else "")
+    same = {group.runs[0].experiment.text("data", "dataset") for group in groups}
+    return f"{names} on {first.text('data', 'dataset')}" if len(same) == 1 else names
+
+
+def _asked(groups: Sequence[Group]) -> list[str]:
+    """What all runs have in common, as far as a sentence about the first goes for all."""
+    common = asked(groups[0].runs[0].experiment)
+    for group in groups[1:]:
+        common = [each for each in common if each in asked(group.runs[0].experiment)]
+    seeds = max(len(group.runs) for group in groups)
+    counted = f"{several(len(groups), 'setting')}, {several(seeds, 'seed')} each."
+    varied = differences([group.runs[0] for group in groups])
+    named = f" They differ in {', '.join(varied[:6])}{', …' if len(varied) > 6 else ''}." if varied else ""
+    return [*common, counted + named]
+
+
+def _notices(runs: Sequence[RunFolder]) -> list[str]:
+    cut = [run.name for run in runs if not run.is_finished]
+    if not cut:
+        return []
+    return [
+        f"{several(len(cut), 'run')} of {len(runs)} did not end and enter no mean: {', '.join(cut)}. "
+        "Go on with: fedkge run --resume FOLDER"
+    ]
+
+
+def _utility(ranked: Sequence[Group]) -> Answer:
+    rows = [group.row for group in ranked if group.row]
+    if not rows:
+        return Answer(GAIN, "?", "", ["No run has ended."])
+    best, *others = rows
+    lines = [f"best: {best.strategy}, 95 % interval {interval(best.interval)}"]
+    lines += [f"{row.strategy} {figure(row.mrr)} ({interval(row.interval)})" for row in others[:_MOST_LINES]]
+    return Answer(GAIN, figure(best.mrr), "test MRR", lines)
+
+
+def _bytes(ranked: Sequence[Group]) -> Answer:
+    rows = [group.row for group in ranked if group.row]
+    if not rows:
+        return Answer(PRICE, "?", "", ["No run has ended."])
+    best, *others = rows
+    lines = [f"for the best, {best.strategy}"]
+    lines += [f"{row.strategy} {bytes_of(row.bytes_total)}{_less(row, best)}" for row in others[:_MOST_LINES]]
+    return Answer(PRICE, bytes_of(best.bytes_total), "per run", lines)
+
+
+def _less(row: Row, than: Row) -> str:
+    """How a cost compares, in words."""
+    if not than.bytes_total or not row.bytes_total:
+        return ""
+    share = row.bytes_total / than.bytes_total
+    return f", {1 - share:.1%} less" if share < 1 else f", {share:.3g} times as much"
+
+
+def _leakage(ranked: Sequence[Group]) -> Answer:
+    attacked = {group.label: most for group in ranked if (most := _most(group))}
+    lines = [f"{group.label}: {exposure(group.runs[0])}" for group in ranked[:_MOST_LINES]]
+    if not attacked:
+        return Answer(LEAK, "?", "not attacked", lines)
+    label, most = max(attacked.items(), key=lambda item: item[1].excess)
+    others = [
+        f"{name}: {each.metric} {figure(each.value)}" for name, each in attacked.items() if name != label
+    ]
+    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [said(most), *others, *lines])
+
+
+def _table(groups: Sequence[Group]) -> Table:
+    rows = [group.row for group in groups if group.row]
+    cells = [
+        (
+            row.strategy,
+            figure(row.mrr, 4),
+            interval(row.interval, 4),
+            *(figure(row.hits[name], 4) for name in ("hits@1", "hits@3", "hits@10")),
+            f"{row.rounds:g}",
+            bytes_of(row.bytes_total),
+            _share(saved(rows, row, "bytes_total")),
+            figure(row.seconds, 1),
+        )
+        for row in rows
+    ]
+    names = (
+        "test MRR",
+        "95 % interval",
+        "Hits@1",
+        "Hits@3",
+        "Hits@10",
+        "rounds",
+        "bytes",
+        "saved",
+        "seconds",
+    )
+    note = "Saved: against FedE's bytes, as counted on the wire." if any(cell[-2] for cell in cells) else ""
+    return Table("", ("setting", *names), cells, "lrrrrrrrrr", note)
+
+
+def _targets(groups: Sequence[Group]) -> Table:
+    """What each needed to reach the target."""
+    target = groups[0].runs[0].experiment.number("federation", "target_mrr")
+    rows = [group.row for group in groups if group.row]
+    if target is None:
+        return Table("", (), (), "")
+    cells = [
+        (row.strategy, "never", "", "")
+        if row.rounds_to_target is None
+        else (
+            row.strategy,
+            f"{row.rounds_to_target:g}",
+            bytes_of(row.bytes_to_target),
+            _share(saved(rows, row, "bytes_to_target")),
+        )
+        for row in rows
+    ]
+    return Table(f"To reach MRR {target:g}", ("setting", "rounds", "bytes", "saved"), cells, "lrrr")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
+
+
+def _charts(groups: Sequence[Group]) -> list[Figure]:
+    rows = [(number, group.row) for number, group in enumerate(groups) if group.row]
+    bars = [Bar(row.strategy, row.mrr, *row.interval, colour=number) for number, row in rows]
+    prices = [Bar(row.strategy, row.bytes_total, colour=number) for number, row in rows]
+    lines = [
+        LineChart("Validation MRR over rounds", "round", "MRR", _lines(groups, by_bytes=False)),
+        LineChart(
+            "Validation MRR over bytes",
+            "bytes",
+            "MRR",
+            _lines(groups, by_bytes=True),
+            show_x=bytes_of,
+            x_log=True,
+        ),
+    ]
+    seeds = "The first seed of each." if any(len(group.runs) > 1 for group in groups) else ""
+    return [
+        *([Figure.of(BarChart("Test MRR", bars), "With 95 % intervals.")] if bars else []),
+        *([Figure.of(BarChart("Bytes in all", prices, bytes_of))] if prices else []),
+        *(Figure.of(chart, seeds) for chart in lines if not chart.is_empty),
+        *_attacks(groups),
+    ]
+
+
+def _attacks(groups: Sequence[Group]) -> list[Figure]:
+    """Of each setting the attack that found out most, from what the protocol sends."""
+    bars = [
+        leakage_bar(f"{group.label}: {most.metric}", most, number, most.where)
+        for number, group in enumerate(groups)
+        if (most := _most(group))
+    ]
+    chart = BarChart("The strongest attack", bars, end=1.0)
+    return [Figure.of(chart, "With 95 % intervals; the tick is what guessing reaches.")] if bars else []
+
+
+def _most(group: Group) -> Finding | None:
+    return worst([each for each in group.findings if not each.granted])
+
+
+def _lines(groups: Sequence[Group], by_bytes: bool) -> list[Series]:
+    """The validation curve of each group's first run."""
+    found = []
+    for number, group in enumerate(groups):
+        run = group.runs[0]
+        points = run.curve("valid", "mrr").get(ALL, [])
+        if by_bytes:
+            spent = dict(run.bytes_by_round())
+            points = [(spent[round], value) for round, value in points if round in spent]
+        found.append(Series(group.label, points, number))
+    return found
+
+
+def _runs(groups: Sequence[Group]) -> Table:
+    rows = [
+        (
+            group.label,
+            run.experiment.text("seed"),
+            run.name,
+            figure(run.summary.number("utility", "test", "mrr", "value"), 4),
+            str(run.last_round),
+            bytes_of(run.bytes_total),
+            run.summary.text("result_hash")[:16] or "unfinished",
+        )
+        for group in groups
+        for run in group.runs
+    ]
+    columns = ("setting", "seed", "folder", "test MRR", "rounds", "bytes", "result hash")
+    return Table("The runs", columns, rows, "lrlrrrl")
+
+
+def _settings(groups: Sequence[Group]) -> Table:
+    """Where they differ, then what they share."""
+    flat = [group.runs[0].experiment.flat() for group in groups]
+    varied = differences([group.runs[0] for group in groups])
+    rest = [name for name in flat[0] if name not in varied and name != "seed"]
+    rows = [(name, *(str(each.get(name, MISSING)) for each in flat)) for name in (*varied, *rest)]
+    columns = ("setting", *(group.label for group in groups))
+    return Table("The experiments, what differs first", columns, rows, "l" * len(columns), folded=True)
+
+
+def _environment(runs: Sequence[RunFolder]) -> Table:
+    rows = environment_rows(runs[0])
+    alike = all(environment_rows(run) == rows for run in runs)
+    note = "" if alike else "Of the first run; others were made with something else."
+    return Table("Environment", ("what", "value"), rows, "ll", note, folded=True)

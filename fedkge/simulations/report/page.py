@@ -1,0 +1,91 @@
+"""A report as one HTML file that needs nothing else: answers first, then sections of figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+import fedkge
+from fedkge.simulations.report.bars import BarChart
+from fedkge.simulations.report.lines import LineChart
+
+__all__ = ["Answer", "Figure", "Page", "Section", "Table"]
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One of the three questions, answered in a glance."""
+
+    question: str
+    value: str
+    unit: str
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption and legend."""
+
+    title: str
+    svg: Markup
+    legend: Sequence[tuple[str, str]] = ()
+    caption: str = ""
+
+    @classmethod
+    def of(cls, chart: LineChart | BarChart, caption: str = "") -> Figure:
+        legend = chart.legend if isinstance(chart, LineChart) else ()
+        return cls(chart.title, chart.svg(), legend, caption)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; `align` has a letter l or r for each column, and a long table starts folded."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Items are pairs of a term and what is said of it; a term may be empty."""
+
+    title: str
+    text: str = ""
+    items: Sequence[tuple[str, str]] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.text or self.items or self.figures or any(table.rows for table in self.tables))
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    question: Sequence[str]
+    notices: Sequence[str]
+    answers: Sequence[Answer]
+    sections: Sequence[Section]
+
+    def html(self) -> str:
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        style = Markup((_HERE / "style.css").read_text(encoding="utf-8"))  # our own file, nobody's data
+        template = environment.get_template("page.html")
+        return template.render(page=self, style=style, version=fedkge.__version__)
