@@ -18,9 +18,9 @@ from pydantic_core import ErrorDetails
 from fedkge.errors import InputError, SettingError
 
 __all__ = [
+    "AdversarySettings",
     "ClientSettings",
     "DPSettings",
-    "AdversarySettings",
     "DataSettings",
     "EngineSettings",
     "EvaluationSettings",
@@ -288,7 +288,6 @@ _EXPECTED = {
     "less_than_equal": "a number of at most {le}",
     "literal_error": "one of {expected}",
     "missing": "a value",
-    "tuple_type": "sections of options",
     "model_type": "a section of options",
     "model_attributes_type": "a section of options",
 }
