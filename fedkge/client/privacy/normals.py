@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.compiled import compiled
-from fedkge.crypto.masks import CHUNK_BYTES, STREAMS, fastest_stream
+from fedkge.crypto.masks import STREAMS, fastest_stream
 from fedkge.errors import SettingError
 
 __all__ = ["SECRET_BYTES", "Keystream", "derived"]
 
 SECRET_BYTES = 32
+_CHUNK_BYTES = 1 << 18  # words and the numbers that they become stay in the second-level cache
 _SLACK_BYTES = 16  # the cipher wants room for one more block
 _QUARTER = np.int32(1 << 30)  # of a turn
-_ZEROS = memoryview(bytes(CHUNK_BYTES))
+_ZEROS = memoryview(bytes(_CHUNK_BYTES))
 
 Words = NDArray[np.int32]
 
@@ -43,7 +44,7 @@ class Keystream:
     def __init__(self, key: bytes, bytes_per_key: int = 1 << 35) -> None:
         self._bytes_per_key = bytes_per_key  # below 2³⁶, where the counter of one of the modes would wrap
         self._begin(key)
-        self._buffer = np.empty(CHUNK_BYTES + _SLACK_BYTES, dtype=np.uint8)
+        self._buffer = np.empty(_CHUNK_BYTES + _SLACK_BYTES, dtype=np.uint8)
 
     def uniforms(self, count: int) -> NDArray[np.float64]:
         """Numbers in (0, 1], of 53 bits each."""
@@ -55,7 +56,7 @@ class Keystream:
         """Add independent normal numbers of that deviation to every number of a contiguous array."""
         assert out.flags.c_contiguous  # else the numbers would go to a copy
         flat = out.reshape(-1)
-        step = CHUNK_BYTES // 4
+        step = _CHUNK_BYTES // 4
         for start in range(0, flat.size, step):
             part = flat[start : start + step]
             pairs = -(-part.size // 2)
@@ -65,7 +66,7 @@ class Keystream:
     def add_to_rows(self, table: Floats, rows: Ids, deviations: Floats) -> None:
         """Add independent normal numbers to some rows of a table, of one deviation per row."""
         width = table.shape[1]
-        step = max(2, CHUNK_BYTES // (4 * width))
+        step = max(2, _CHUNK_BYTES // (4 * width))
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             pairs = -(-len(rows[part]) // 2) * width
@@ -77,7 +78,7 @@ class Keystream:
         """The next words, until the next call."""
         size = 4 * count
         self._spend(size)
-        if size > CHUNK_BYTES:  # a row may be longer than a chunk
+        if size > _CHUNK_BYTES:  # a row may be longer than a chunk
             return np.frombuffer(self._cipher.update(bytes(size)), dtype=np.int32)
         self._cipher.update_into(_ZEROS[:size], self._buffer)  # type: ignore[arg-type]
         return self._buffer[:size].view(np.int32)
