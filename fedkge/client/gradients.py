@@ -17,7 +17,7 @@ from fedkge.client.comparisons import Comparison, candidate_gradients, compare_p
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
-from fedkge.client.pairs import Pairs, add_rows, group
+from fedkge.client.pairs import Pairs, add_rows, group, named_rows
 
 __all__ = ["Objective", "TripleGradients", "query_of", "triple_gradients"]
 
@@ -87,8 +87,7 @@ class EntitySums:
 
     def touched(self) -> Ids:
         """The rows that have a gradient."""
-        mark = np.diff(self.pairs.starts) + np.diff(self.anchors.starts)
-        return np.flatnonzero(mark).astype(np.int32)
+        return named_rows(self.pairs, self.anchors)
 
     def rows(self, rows: Ids) -> Floats:
         out = np.empty((len(rows), self.table.shape[1]), dtype=np.float32)
@@ -111,7 +110,7 @@ class RelationSums:
         self.pairs = group(triples.batch.relations, num_relations)
 
     def touched(self) -> Ids:
-        return np.flatnonzero(np.diff(self.pairs.starts)).astype(np.int32)
+        return named_rows(self.pairs, self.pairs)
 
     def rows(self, rows: Ids) -> Floats:
         out = np.zeros((len(rows), self.source.shape[1]), dtype=np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 from fedkge.client.arrays import Floats, Ids, Offsets
 from fedkge.client.compiled import compiled
 
-__all__ = ["Pairs", "add_rows", "group"]
+__all__ = ["Pairs", "add_rows", "group", "named_rows"]
 
 
 class Pairs(NamedTuple):
@@ -27,6 +27,22 @@ def group(ids: Ids, num_rows: int) -> Pairs:
     owners = np.empty(ids.size, dtype=np.int32)
     _group(ids.reshape(len(ids), -1), starts, places, owners)
     return Pairs(starts, places[: starts[-1]], owners[: starts[-1]])
+
+
+def named_rows(first: Pairs, second: Pairs) -> Ids:
+    """The rows that a pair of either group names, ascending."""
+    rows = np.empty(min(len(first.places) + len(second.places), len(first.starts) - 1), dtype=np.int32)
+    return rows[: _named_rows(first.starts, second.starts, rows)]
+
+
+@compiled
+def _named_rows(first: Offsets, second: Offsets, rows: Ids) -> int:
+    count = 0
+    for row in range(first.shape[0] - 1):
+        if first[row + 1] > first[row] or second[row + 1] > second[row]:
+            rows[count] = row
+            count += 1
+    return count
 
 
 @compiled
