@@ -158,9 +158,9 @@ def test_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path) -> None:
 
 def test_an_interruption_is_announced(tmp_path: Path) -> None:
     stop = (
-        "import fedkge.simulations.data_commands as commands, fedkge.simulations.cli as cli, sys\n"
+        "import fedkge.datasets as datasets, fedkge.simulations.cli as cli, sys\n"
         "def stop(*_): raise KeyboardInterrupt\n"
-        "commands.load = stop\n"
+        "datasets.load = stop\n"
         "sys.argv = ['fedkge', 'data', 'info', 'UMLS']\n"
         "cli.main()\n"
     )

@@ -8,7 +8,7 @@ from math import isfinite, isinf
 from fedkge.simulations.display import human_bytes
 from fedkge.simulations.report.facts import Facts
 
-__all__ = ["asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]
+__all__ = ["MISSING", "asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]
 
 MISSING = "–"
 
