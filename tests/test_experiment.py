@@ -78,6 +78,24 @@ def test_a_written_experiment_has_every_default():
             "federation.target_mrr: expected a number of at most 1.0, not 2; leave it out to switch it off",
         ),
         (
+            "[privacy.dp]\nsigma = 0",
+            "privacy.dp.sigma: expected a number above 0.0, not 0; for example sigma = 1.0",
+        ),
+        ("[privacy.dp]\nsigmas = 1", "privacy.dp.sigmas: unknown key; did you mean 'sigma'?"),
+        (
+            "[privacy]\ndp = 3",
+            "privacy.dp: expected a section of options, not 3; write [privacy.dp] above its options",
+        ),
+        (
+            "clients = 3",
+            "clients: expected sections of options, not 3; write [[clients]] above each client's options",
+        ),
+        ("[[clients]]\nsigma = 1.0", "clients.client: missing; every [[clients]] needs one"),
+        (
+            "[[clients]]\nclient = 1\n[[clients]]\nclient = 1",
+            "clients: client 1 has several sections; keep one [[clients]] of it",
+        ),
+        (
             '[training]\nfilter_negatives = "yes"',
             "training.filter_negatives: expected true or false, not 'yes'; "
             "for example filter_negatives = true",
@@ -88,6 +106,40 @@ def test_a_mistake_is_one_line_that_names_the_key_and_the_remedy(text, message):
     with pytest.raises(SettingError) as caught:
         Experiment.from_toml(text)
     assert str(caught.value) == message
+
+
+def test_sections_inside_sections_and_clients_read_back_equal():
+    experiment = Experiment(
+        privacy={"dp": {"sigma": 2.0, "clip": 0.5, "budget": 3.0}},
+        clients=[{"client": 1, "sigma": 0.5}, {"client": 4, "mode": "off", "data": "own graph/"}],
+    )
+    written = experiment.to_toml()
+    assert "[privacy.dp]" in written
+    assert written.count("[[clients]]") == 2
+    assert Experiment.from_toml(written) == experiment
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert experiment.override([]) == experiment
+
+
+def test_the_section_of_private_training_switches_it_on():
+    assert Experiment().privacy.dp.mode == "off"
+    assert Experiment.from_toml("[privacy.dp]\nsigma = 2.0").privacy.dp.mode == "sound"
+    assert Experiment().override(["privacy.dp.sigma=2.0"]).privacy.dp.mode == "sound"
+    off = Experiment.from_toml('[privacy.dp]\nmode = "off"\nsigma = 2.0')
+    assert off.override(["privacy.dp.clip=1.0"]).privacy.dp.mode == "off"
+
+
+def test_a_client_differs_where_its_section_says_so():
+    experiment = Experiment(
+        privacy={"dp": {"target_epsilon": 3.0, "clip": 0.5}},
+        clients=[{"client": 1, "sigma": 0.5}, {"client": 2, "mode": "off"}, {"client": 3, "budget": 1.0}],
+    )
+    assert experiment.dp_of(0) == experiment.privacy.dp
+    assert (experiment.dp_of(1).sigma, experiment.dp_of(1).target_epsilon) == (0.5, None)
+    assert experiment.dp_of(2).mode == "off"
+    assert (experiment.dp_of(3).budget, experiment.dp_of(3).clip) == (1.0, 0.5)
+    alone = Experiment(clients=[{"client": 1, "sigma": 2.0}])
+    assert (alone.dp_of(0).mode, alone.dp_of(1).mode) == ("off", "sound")
 
 
 def test_sections_check_themselves():

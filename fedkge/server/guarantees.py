@@ -15,7 +15,8 @@ _CLAIMED = "claimed"
 
 _ASSUMED = (
     "assumed to be public: the vocabulary (every row of it is noised), and how many triples are confidential",
-    "ε is per triple: a person with many triples, or a triple held by several clients, adds up",
+    "ε is per triple and of this run: several triples of one person add up, and so do a triple that is listed "
+    "twice or held by several clients, and other runs on the same triples",
     "test scores: computed over confidential triples, without noise",
 )
 _VALIDATED = "validation scores, and so the choice of the best round and the stop: confidential triples enter"

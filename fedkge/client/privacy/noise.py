@@ -17,7 +17,7 @@ from fedkge.experiment import DPSettings, TrainingSettings
 
 __all__ = ["BLOCK", "DenseNoise", "LazyNoise", "choose_noise"]
 
-BLOCK = 2**15  # normal numbers held at once: they stay in the cache until they are added
+BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until they are noised and applied
 _WORTH = 0.5  # lazy noise saves if a step reads less than this share of the entities
 
 Debts = NDArray[np.float64]
@@ -60,7 +60,6 @@ class LazyNoise(DenseNoise):
     def __init__(self, stream: Keystream, tables: Mapping[str, Floats]) -> None:
         super().__init__(stream)
         self.tables = tables
-        self._buffer = np.empty(BLOCK, dtype=np.float32)
         self.variance = 0.0  # that every row has been charged with since the beginning
         self.paid: dict[str, Debts] = {name: np.zeros(len(table)) for name, table in tables.items()}
 
@@ -81,26 +80,15 @@ class LazyNoise(DenseNoise):
 
     def _settle(self, name: str, first: Ids, second: Ids) -> None:
         """Pay the rows named in either list, each once."""
-        paid, table = self.paid[name], self.tables[name]
-        rows = np.empty(min(len(first) + len(second), len(table)), dtype=np.int32)
+        paid = self.paid[name]
+        rows = np.empty(min(len(first) + len(second), len(paid)), dtype=np.int32)
         since = np.empty(len(rows))
         count = _collect(first, second, paid, self.variance, rows, since)
-        step = max(1, BLOCK // table.shape[1])
-        for start in range(0, count, step):
-            part = slice(start, min(start + step, count))
-            deviations = np.sqrt(self.variance - since[part])
-            _subtract(table, rows[part], deviations, self._normals(name, rows[part], since[part]))
+        self._pay(name, rows[:count], since[:count])
 
-    def _normals(self, name: str, rows: Ids, since: Debts) -> Floats:
-        """(r, w) standard normal numbers; rows and debts are for tests that know what to expect."""
-        del since
-        width = self.tables[name].shape[1]
-        if self._buffer.size < len(rows) * width:  # a single row may be longer than a block
-            self._buffer = np.empty(len(rows) * width, dtype=np.float32)
-        normals = self._buffer[: len(rows) * width].reshape(-1, width)
-        normals.fill(0)
-        self.stream.add_normals(normals, 1.0)
-        return normals
+    def _pay(self, name: str, rows: Ids, since: Debts) -> None:
+        deviations = np.sqrt(self.variance - since).astype(np.float32)
+        self.stream.add_to_rows(self.tables[name], rows, deviations)
 
 
 def choose_noise(
@@ -137,11 +125,3 @@ def _collect(first: Ids, second: Ids, paid: Debts, variance: float, rows: Ids, s
                 paid[e] = variance
                 count += 1
     return count
-
-
-@compiled
-def _subtract(table: Floats, rows: Ids, deviations: Debts, normals: Floats) -> None:
-    for i in range(rows.shape[0]):
-        deviation = np.float32(deviations[i])
-        for k in range(normals.shape[1]):
-            table[rows[i], k] -= deviation * normals[i, k]

@@ -23,6 +23,8 @@ _SLACK_BYTES = 16  # the cipher wants room for one more block
 _QUARTER = np.int32(1 << 30)  # of a turn
 _ZEROS = memoryview(bytes(CHUNK_BYTES))
 
+Words = NDArray[np.int32]
+
 
 def derived(secret: bytes, *purpose: str | bytes) -> bytes:
     """A secret of its own for each purpose; none tells anything about another."""
@@ -36,14 +38,16 @@ def derived(secret: bytes, *purpose: str | bytes) -> bytes:
 
 
 class Keystream:
-    """AES-256 of a counter, as words, uniform numbers or normal numbers; a key makes one stream, once."""
+    """AES-256 of a counter, as uniform or normal numbers; a key makes one stream, once."""
 
-    def __init__(self, key: bytes) -> None:
-        self._cipher = STREAMS[fastest_stream()](key)
+    def __init__(self, key: bytes, bytes_per_key: int = 1 << 35) -> None:
+        self._bytes_per_key = bytes_per_key  # below 2³⁶, where the counter of one of the modes would wrap
+        self._begin(key)
         self._buffer = np.empty(CHUNK_BYTES + _SLACK_BYTES, dtype=np.uint8)
 
     def uniforms(self, count: int) -> NDArray[np.float64]:
         """Numbers in (0, 1], of 53 bits each."""
+        self._spend(8 * count)
         words = np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
         return ((words >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
 
@@ -55,13 +59,58 @@ class Keystream:
         for start in range(0, flat.size, step):
             part = flat[start : start + step]
             pairs = -(-part.size // 2)
-            self._cipher.update_into(_ZEROS[: 8 * pairs], self._buffer)  # type: ignore[arg-type]
-            words = self._buffer[: 8 * pairs].view(np.int32)
+            words = self._words(2 * pairs)
             _box_muller(words[:pairs], words[pairs:], np.float32(deviation), part[:pairs], part[pairs:])
+
+    def add_to_rows(self, table: Floats, rows: Ids, deviations: Floats) -> None:
+        """Add independent normal numbers to some rows of a table, of one deviation per row."""
+        width = table.shape[1]
+        step = max(2, CHUNK_BYTES // (4 * width))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            pairs = -(-len(rows[part]) // 2) * width
+            words = self._words(2 * pairs)
+            halves = words[:pairs].reshape(-1, width), words[pairs:].reshape(-1, width)
+            _box_muller_rows(*halves, table, rows[part], deviations[part])
+
+    def _words(self, count: int) -> Words:
+        """The next words, until the next call."""
+        size = 4 * count
+        self._spend(size)
+        if size > CHUNK_BYTES:  # a row may be longer than a chunk
+            return np.frombuffer(self._cipher.update(bytes(size)), dtype=np.int32)
+        self._cipher.update_into(_ZEROS[:size], self._buffer)  # type: ignore[arg-type]
+        return self._buffer[:size].view(np.int32)
+
+    def _spend(self, size: int) -> None:
+        """Go on under a new key before the counter ends."""
+        if size > self._left:
+            self._begin(self._following)
+        self._left -= size
+
+    def _begin(self, key: bytes) -> None:
+        self._following = derived(key, "following")
+        self._cipher = STREAMS[fastest_stream()](derived(key, "stream"))
+        self._left = self._bytes_per_key
 
 
 @compiled
-def _box_muller(first: Ids, second: Ids, deviation: np.float32, left: Floats, right: Floats) -> None:
+def _box_muller_rows(first: Words, second: Words, table: Floats, rows: Ids, deviations: Floats) -> None:
+    """The two numbers of a pair of words go to two rows; the last row is alone where the count is odd."""
+    half = first.shape[0]
+    for i in range(rows.shape[0] - half):
+        left, right = rows[i], rows[half + i]
+        for k in range(table.shape[1]):
+            radius = _radius(first[i, k])
+            table[left, k] += deviations[i] * radius * _cosine(second[i, k])
+            table[right, k] += deviations[half + i] * radius * _cosine(np.int32(second[i, k] - _QUARTER))
+    for i in range(rows.shape[0] - half, half):
+        for k in range(table.shape[1]):
+            table[rows[i], k] += deviations[i] * _radius(first[i, k]) * _cosine(second[i, k])
+
+
+@compiled
+def _box_muller(first: Words, second: Words, deviation: np.float32, left: Floats, right: Floats) -> None:
     """Two words add two normal numbers (Box and Muller, 1958), all in vector registers."""
     for i in range(right.shape[0]):
         radius = deviation * _radius(first[i])

@@ -170,8 +170,8 @@ class _Session:
         open_loss, private_loss = (
             total / count if count else nan for total, count in zip(totals, counts, strict=True)
         )
-        if not self.sound and sum(counts):
-            open_loss = sum(totals) / sum(counts)
+        if not self.sound and any(counts):
+            open_loss = sum(totals) / (counts[0] + counts[1])
         if self.first is None and open_loss == open_loss:
             self.first = open_loss
         return open_loss, private_loss

@@ -43,13 +43,11 @@ class RecordedLazyNoise(LazyNoise):
         super().__init__(Keystream(bytes(32)), tables)
         self.numbers, self.charge = numbers, charge  # (steps, rows, w); variance of one step
 
-    def _normals(self, name: str, rows: np.ndarray, since: np.ndarray) -> np.ndarray:
+    def _pay(self, name: str, rows: np.ndarray, since: np.ndarray) -> None:
         until = round(self.variance / self.charge)
-        found = []
         for row, paid in zip(rows, since, strict=True):
             steps = self.numbers[name][round(paid / self.charge) : until, row]
-            found.append(steps.sum(axis=0) / np.sqrt(len(steps)))
-        return np.array(found, dtype=np.float32)
+            self.tables[name][row] -= np.sqrt(self.charge) * steps.sum(axis=0)
 
 
 def batches(graph: KnowledgeGraph, count: int) -> Iterator[tuple[bool, Batch]]:

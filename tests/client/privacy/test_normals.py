@@ -54,6 +54,34 @@ def test_noise_is_added_to_what_is_there() -> None:
     np.testing.assert_allclose(out - base, 0.5 * drawn(10), atol=1e-5)
 
 
+@pytest.mark.parametrize(("count", "width"), [(1, 3), (2, 4), (7, 5), (300, 128), (3, 40_000)])
+def test_rows_get_noise_of_their_own_deviation(count: int, width: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(2 * count)[:count].astype(np.int32)
+    deviations = rng.uniform(0.5, 2, count).astype(np.float32)
+    table = np.zeros((2 * count, width), dtype=np.float32)
+    Keystream(bytes(32)).add_to_rows(table, rows, deviations)
+    assert not np.delete(table, rows, axis=0).any()
+    x = (table[rows] / deviations[:, None]).ravel().astype(np.float64)
+    assert x.all()
+    assert len(np.unique(x)) > 0.99 * x.size
+    if x.size > 1000:
+        assert abs(x.var() - 1) < 5 * np.sqrt(2 / x.size)
+        assert abs(x.mean()) < 5 / np.sqrt(x.size)
+    if width > 100 and count > 1:
+        across = np.corrcoef(table[rows[0]], table[rows[-1]])[0, 1]
+        assert abs(across) < 5 / np.sqrt(width)
+
+
+def test_a_long_stream_changes_its_key_and_does_not_repeat() -> None:
+    stream = Keystream(bytes(32), bytes_per_key=1024)
+    numbers = np.zeros((40, 100), dtype=np.float32)
+    for row in numbers:
+        stream.add_normals(row, 1.0)
+    assert len(np.unique(numbers)) == numbers.size
+    assert abs(numbers.std() - 1) < 5 / np.sqrt(2 * numbers.size)
+
+
 def test_another_key_or_purpose_gives_another_stream() -> None:
     keys = [bytes(32), derived(bytes(32), "a"), derived(bytes(32), "b"), derived(bytes(32), "a", "b")]
     keys.append(derived(bytes(32), "ab"))
