@@ -63,6 +63,12 @@ def attack_recorded_run(
     print(f"written to {result.folder / 'findings.csv'}")
 
 
+def _is_headline(finding: Finding) -> bool:
+    """The first figures of each attack; of membership, those that cold starts do not explain."""
+    membership = finding.metric == "auc" and finding.regime.endswith("entity-seen")
+    return finding.possible and (finding.metric in _HEADLINES or membership)
+
+
 def _clients(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -86,7 +92,7 @@ def _show(findings: list[Finding]) -> None:
         box=None,
     )
     for each in findings:
-        if each.metric not in _HEADLINES or not each.possible:
+        if not _is_headline(each):
             continue
         what = f"{each.metric} ({each.regime})" if each.regime else each.metric
         interval = "" if each.low is None else f"{each.low:.4f}–{each.high:.4f}"
