@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.alignment import mutual, ranks, superpose
 from fedkge.attacks.findings import proportion
+from fedkge.attacks.holdings import held, masked_presence
 from fedkge.attacks.reconstruction import (
     Claims,
     Identified,
@@ -62,6 +63,11 @@ def rigorous(report: Report, truth: Truth, rng: np.random.Generator, turn: bool)
                 reasons.append(str(error))
         if len(reasons) == len(sources):  # not by any kind of row
             report.impossible(metric, "; ".join(dict.fromkeys(reasons)))
+    try:
+        held(report, truth, "relation")
+    except ImpossibleError as error:
+        report.impossible("relation recall", str(error))
+    masked_presence(report, truth)
 
 
 # Entities.
@@ -69,7 +75,7 @@ def rigorous(report: Report, truth: Truth, rng: np.random.Generator, turn: bool)
 
 def _entities(report: Report, truth: Truth, rows: Rows, rng: np.random.Generator, turn: bool) -> None:
     if (rows.names != UNKNOWN).all() and not rows.masked:
-        _held_entities(report, truth, rows)
+        held(report, truth, "entity")
         return
     pool = pool_of(report.view)
     right = right_names(report.view, truth, rows, report.target)
@@ -97,30 +103,6 @@ def _aligned(
     own, there = mutual(moved, still)
     right = int((place[own] == there).sum())
     report.share("entity precision (mutual)", right, len(own), regime=regime, baseline=1 / len(still))
-
-
-def _held_entities(report: Report, truth: Truth, rows: Rows) -> None:
-    """Rows that came with names: who holds them is read, or guessed from counts, or not known."""
-    view, target = report.view, report.target
-    if "entity" in view.presence:
-        claimed, note = view.presence["entity"][target], "read: the server is told who holds what"
-    elif "entity" in view.holders:
-        claimed = np.intersect1d(_likely_held(view), rows.names)
-        note = "guessed from how many clients hold each row"
-    else:
-        raise ImpossibleError("nothing tells this adversary which client holds an entity")
-    labels = truth.number_entities(view.entities)
-    hits = int(np.isin(labels[claimed], truth.entities(target)).sum())
-    report.share("entity recall", hits, truth.clients[target].num_entities, note=note)
-    report.share("entity precision", hits, len(claimed), note=note)
-
-
-def _likely_held(view: View) -> Ids:
-    """The names that more than half of the other clients hold."""
-    names = np.arange(len(view.entities))
-    own = sum((np.isin(names, other.entity.names) for other in view.handed), np.zeros(len(names), dtype=int))
-    others = view.num_clients - len(view.handed)
-    return np.flatnonzero(2 * (view.holders["entity"] - own) > others)
 
 
 # Triples.

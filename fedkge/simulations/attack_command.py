@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attack_recorded_run"]
 
-_HEADLINES = ("ERR", "TRR", "entity recall", "recall")
+_HEADLINES = ("ERR", "TRR", "entity recall", "relation recall", "recall", "presence AUC")
 
 
 def attack_recorded_run(
@@ -63,6 +63,12 @@ def attack_recorded_run(
     print(f"written to {result.folder / 'findings.csv'}")
 
 
+def _is_headline(finding: Finding) -> bool:
+    """The first figures of each attack; of membership, those that cold starts do not explain."""
+    membership = finding.metric == "auc" and finding.regime.endswith("entity-seen")
+    return finding.possible and (finding.metric in _HEADLINES or membership)
+
+
 def _clients(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -86,11 +92,11 @@ def _show(findings: list[Finding]) -> None:
         box=None,
     )
     for each in findings:
-        if each.metric not in _HEADLINES:
+        if not _is_headline(each):
             continue
         what = f"{each.metric} ({each.regime})" if each.regime else each.metric
         interval = "" if each.low is None else f"{each.low:.4f}–{each.high:.4f}"
-        value = "not possible" if each.value is None else f"{each.value:.4f}"
+        value = f"{each.value:.4f}"
         guess = "" if each.baseline is None else f"{each.baseline:.4f}"
         place = (each.protocol, each.adversary, each.view, f"{each.leak_ratio:.0%}", str(each.target))
         table.add_row(*place, what, value, interval, guess)

@@ -1,10 +1,11 @@
-"""Findings as pictures: leak ratio against ERR and TRR, rank histograms, utility against leakage."""
+"""Findings as pictures: ERR and TRR over the leak ratio, ranks, utility against leakage, leakage over ε."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_findings", "draw_leak_ratios", "draw_ranks", "draw_utility"]
+__all__ = ["draw_budgets", "draw_findings", "draw_leak_ratios", "draw_ranks", "draw_utility"]
+
+_LEAK = "largest share of another client's triples recovered"
 
 
 def draw_findings(folder: Path, findings: Sequence[Finding], beside: Iterable[Path] = ()) -> list[Path]:
@@ -34,9 +37,11 @@ def draw_findings(folder: Path, findings: Sequence[Finding], beside: Iterable[Pa
     recorded = RecordedRun(folder)
     colluders = recorded.experiment.adversary.colluders
     paths.append(draw_ranks(place / "ranks.png", recorded.views(colluders, 1.0), recorded.truth))
-    others = list(beside)
-    if others:
-        paths.append(draw_utility(place / "privacy-utility.png", [folder, *others]))
+    runs = [folder, *beside]
+    if len(runs) > 1:
+        paths.append(draw_utility(place / "privacy-utility.png", runs))
+    if any(_point(each).epsilon is not None for each in runs):
+        paths.append(draw_budgets(place / "epsilon.png", runs))
     return paths
 
 
@@ -77,15 +82,43 @@ def draw_ranks(path: Path, views: Sequence[View], truth: Truth) -> Path:
 def draw_utility(path: Path, folders: Sequence[Path]) -> Path:
     """Each attacked run as a point: what its users gain, and what its strongest adversary recovers."""
     figure, (axis,) = _figure(1)
-    for folder in folders:
-        label, gain, leak = _point(folder)
-        axis.scatter([leak], [gain], label=label)
-        axis.annotate(label, (leak, gain), fontsize="x-small", xytext=(4, 4), textcoords="offset points")
-    axis.set(xlabel="largest share of another client's triples recovered", ylabel="test MRR", xlim=(0, None))
+    for point in map(_point, folders):
+        place = (point.leak, point.gain)
+        axis.scatter(*place)
+        axis.annotate(point.label, place, fontsize="x-small", xytext=(4, 4), textcoords="offset points")
+    axis.set(xlabel=_LEAK, ylabel="test MRR", xlim=(0, None))
     return _save(figure, path)
 
 
-def _point(folder: Path) -> tuple[str, float, float]:
+def draw_budgets(path: Path, folders: Sequence[Path]) -> Path:
+    """Utility and leakage over ε; a run without differential privacy is a dashed line."""
+    figure, axes = _figure(2)
+    points = [_point(folder) for folder in folders]
+    known = sorted((p.epsilon, p.gain, p.leak) for p in points if p.epsilon is not None)
+    budgets, gains, leaks = zip(*known, strict=True)
+    for axis, values, name in ((axes[0], gains, "test MRR"), (axes[1], leaks, _LEAK)):
+        axis.plot(budgets, values, marker="o")
+        for point in points:
+            if point.epsilon is None:
+                level = point.gain if name == "test MRR" else point.leak
+                axis.axhline(level, linestyle="--", color="grey", label=point.label)
+        axis.set(xlabel="ε", ylabel=name, xscale="log")
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize="x-small")
+    return _save(figure, path)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A run in a picture of runs."""
+
+    label: str
+    gain: float
+    leak: float
+    epsilon: float | None
+
+
+def _point(folder: Path) -> _Point:
     path = folder / "summary.json"
     if not path.is_file():
         raise InputError(f"{folder}: no finished run (it has no summary.json); attack a finished run first")
@@ -99,7 +132,8 @@ def _point(folder: Path) -> tuple[str, float, float]:
         for entry in entries
         if entry["metric"] in ("TRR", "recall") and entry["value"] is not None and not entry["granted"]
     ]
-    return _defence(folder), summary["utility"]["test"]["mrr"]["value"], max(values, default=0.0)
+    gain, epsilon = summary["utility"]["test"]["mrr"]["value"], summary["privacy"]["epsilon"]
+    return _Point(_defence(folder), gain, max(values, default=0.0), epsilon)
 
 
 def _defence(folder: Path) -> str:
