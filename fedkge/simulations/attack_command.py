@@ -43,6 +43,7 @@ def attack_recorded_run(
     """Attack what a run recorded: what could the server, its colluders or a curious client reconstruct?"""
     from fedkge.attacks import PROTOCOLS  # takes seconds to import
     from fedkge.simulations.attacking import attack_run, publish
+    from fedkge.simulations.report import write_report
 
     if protocol is not None and protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
@@ -52,6 +53,7 @@ def attack_recorded_run(
             folder, attack or (), chosen, _clients(colluders), leak_ratio or (), status.update
         )
     result = publish(folder, findings)
+    write_report([folder])
     if plots:
         from fedkge.simulations.attack_plots import draw_findings
 
