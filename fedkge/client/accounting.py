@@ -106,7 +106,7 @@ def sigma_for(target: float, delta: float, rate: float, steps: int) -> float:
     low, high = 0.25, 0.5
 
     def excess(sigma: float) -> float:
-        return log(_tight((Event(sigma, rate, steps),), delta) / target)
+        return log(max(_tight((Event(sigma, rate, steps),), delta), 1e-9) / target)
 
     while _rdp((Event(high, rate, steps),), delta) > target:
         low, high = high / 2, 2 * high
@@ -130,16 +130,17 @@ def steps_within(budget: float, delta: float, events: Iterable[Event], sigma: fl
     if spent and _tight(spent, delta) > budget:
         return 0
     low, high = _rdp_steps(budget, delta, spent, sigma, rate), _MOST_STEPS
-    last = max(low, 1)
+    last, tries = max(low, 1), 0
     while high - low > 1 + low // 1024:
         total = _together((*spent, Event(sigma, rate, last)))
-        found = _tight(total, delta)
+        found = max(_tight(total, delta), 1e-9)
         low, high = (max(low, last), high) if found <= budget else (low, min(high, last))
         # PRV is an almost constant share of RDP, and RDP says how many steps it allows.
         aim = _rdp_steps(budget * _rdp(total, delta) / found, delta, spent, sigma, rate)
         margin = 1 + aim // 4096
         aim += margin if found <= budget else -margin
-        last = aim if low < aim < high else (low + high) // 2
+        tries += 1
+        last = aim if low < aim < high and tries < 8 else (low + high) // 2
     return low
 
 
@@ -220,10 +221,11 @@ def _prv(events: tuple[Event, ...], delta: float, reach: float) -> float:
     error = delta / 1000
     fineness = sqrt(sum(event.steps for event in events) * log(12 / error) / 2)
     width = max(_PRV_ERROR / fineness, 2 * reach / _PRV_POINTS)
+    if width * fineness > 1:  # too coarse for the analysis of its error to hold
+        return inf
     half = int(next_fast_len(int(reach / width) + 2))
-    domain = prv.Domain(
-        -(half - 1) * width, half * width, 2 * half
-    )  # the composition asks for this alignment
+    # The composition asks for this alignment: zero on the mesh, one point more above than below.
+    domain = prv.Domain(-(half - 1) * width, half * width, 2 * half)
     with np.errstate(all="ignore"):  # log 0 where every triple is in every step
         try:
             parts = [

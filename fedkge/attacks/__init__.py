@@ -1,0 +1,1 @@
+"""What an adversary can do with a recorded view."""

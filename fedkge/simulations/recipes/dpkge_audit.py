@@ -1,0 +1,59 @@
+"""What an attacker who sees every iterate proves about ε, for training as printed and for sound training."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedkge.attacks.privacy_audit import Audit, audit
+from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
+from fedkge.simulations.recipes.dpkge_cells import Mode, graph_of
+from fedkge.simulations.recipes.scale import Scale
+
+__all__ = ["privacy_audit"]
+
+_ALL = 10**9  # a batch that holds every confidential triple
+_WAYS: tuple[tuple[Mode, int], ...] = (("paper", 0), ("sound", 64), ("sound", _ALL))
+_MODEL = ModelSettings(
+    name="TransE", dim=16, margin=0.0
+)  # no margin: a canary's own score leads its gradient
+
+
+def privacy_audit(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
+    """Lower bounds on ε (95 % confidence) beside what is claimed or guaranteed, from planted canaries.
+
+    The canaries enter the confidential half of UMLS. With all confidential triples in every step an attack
+    finds most: those rows show that the attacker is able. Quick: 600 canaries and σ = 1, 10; full: 2,000.
+    """
+    canaries, sigmas = (2000, (0.7, 1.0, 2.0, 10.0)) if scale == "full" else (600, (1.0, 10.0))
+    graph = graph_of("UMLS", 0.5)
+    rows = []
+    for mode, batch in _WAYS:
+        for sigma in sigmas:
+            training = TrainingSettings(
+                local_epochs=1,
+                batch_size=max(batch, 1),  # mode paper takes √N
+                negatives=1,
+                learning_rate=0.01,
+                optimizer="SGD",
+                loss="logistic",
+            )
+            dp = DPSettings(mode=mode, sigma=sigma, clip=1.0, delta=1e-5)
+            name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
+            found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
+            rows += [_row(one, name) for one in found]
+    return pd.DataFrame(rows)
+
+
+def _row(found: Audit, batch: str) -> dict[str, object]:
+    return {
+        "mode": found.mode,
+        "batch": batch,
+        "sigma": found.sigma,
+        "attacker": found.attacker,
+        "epsilon": found.claimed,
+        "epsilon_is": "claimed" if found.mode == "paper" else "guaranteed",
+        "at_least": found.bound.epsilon,
+        "correct": found.bound.correct,
+        "guesses": found.bound.guesses,
+        "verdict": "refuted" if found.refuted else "stands",
+    }

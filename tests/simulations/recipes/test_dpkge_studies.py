@@ -1,0 +1,170 @@
+"""The DPKGE studies on a small graph: every method and mode, the attacker, the clusters, the figures."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from math import inf, isnan
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkge.datasets.load import load
+from fedkge.simulations.recipes import RECIPES, dpkge_attacker, dpkge_clusters, dpkge_plots
+from fedkge.simulations.recipes.dpkge_cells import Cell, graph_of, measured, train_cell
+from fedkge.simulations.recipes.dpkge_epsilon import epsilon_over_epochs
+from fedkge.simulations.recipes.dpkge_utility import link_cells, measure_cells
+
+
+@pytest.fixture(scope="module")
+def table():
+    return measure_cells(link_cells("UMLS", ["TransE"], [1.0], epochs=2, seeds=[0]))
+
+
+def test_a_table_has_every_method_in_every_mode(table):
+    kinds = set(zip(table["method"], table["mode"], strict=True))
+    private = {(method, mode) for method in ("DPKGE", "FullDP") for mode in ("paper", "sound")}
+    assert kinds == private | {("NDP", "off"), ("U", "off")}
+    assert (table["mrr_low"] <= table["mrr"]).all()
+    assert (table["mrr"] <= table["mrr_high"]).all()
+    assert table["hits"].between(0, 100).all()
+
+
+def test_only_noise_has_a_finite_epsilon_above_zero(table):
+    by_kind = table.set_index(["method", "mode"])["epsilon"]
+    assert by_kind["NDP", "off"] == inf
+    assert by_kind["U", "off"] == 0
+    assert by_kind[["DPKGE", "FullDP"]].between(0.01, 100).all()
+    assert set(table["epsilon_is"]) == {"exact", "claimed", "guaranteed"}
+
+
+def test_the_published_figures_stand_beside_their_own_cells_only(table):
+    assert table["published_mr"].isna().all()  # the paper has no UMLS
+    cell = Cell("FB15k-237", "TransE", "DPKGE", "paper", 0.7)
+    assert cell.published is not None
+    assert cell.published.mr == 250.45
+    assert replace(cell, share=0.25).published is None
+    assert replace(cell, dataset="WN18RR").published is None
+
+
+def test_the_same_cell_gives_the_same_bits_and_another_noise_other_ones():
+    cell = Cell("UMLS", "TransE", "DPKGE", "sound", 1.0, epochs=1)
+    first, again, other = (train_cell(one) for one in (cell, cell, replace(cell, seed=1)))
+    np.testing.assert_array_equal(first.model.tables["entity"], again.model.tables["entity"])
+    assert not np.array_equal(first.model.tables["entity"], other.model.tables["entity"])
+
+
+@pytest.mark.parametrize("model", ["TransM", "DistMult", "RESCAL"])
+@pytest.mark.parametrize(("method", "mode"), [("DPKGE", "paper"), ("FullDP", "sound")])
+def test_every_model_of_the_paper_trains_in_every_way(model, method, mode):
+    trained = train_cell(Cell("UMLS", model, method, mode, 1.0, epochs=1))
+    assert not isnan(measured(trained)["mrr"])
+
+
+def test_u_never_sees_a_confidential_statement():
+    cell = Cell("UMLS", "TransE", "U", epochs=1)
+    marked = graph_of("UMLS", 0.5)
+    triple = tuple(marked.train[marked.marks("train")][0].tolist())
+    whole, without = train_cell(cell), train_cell(replace(cell, without=triple))
+    np.testing.assert_array_equal(whole.model.tables["entity"], without.model.tables["entity"])
+
+
+def test_critical_attacks_are_confidential_and_ask_different_questions():
+    graph = graph_of("UMLS", 0.5)
+    attacked = dpkge_attacker.critical_attacks(graph, 100, np.random.default_rng(0))
+    secret = {tuple(row) for row in graph.train[graph.marks("train")].tolist()}
+    assert len(attacked) == 100
+    assert {tuple(row) for row in attacked.tolist()} <= secret
+    assert len({(head, relation) for head, relation, _ in attacked.tolist()}) == 100
+
+
+def test_attacked_tails_are_ranked_among_all_entities():
+    graph = graph_of("UMLS", 0.5)
+    model = train_cell(Cell("UMLS", "TransE", "NDP", epochs=1)).model
+    head, relation, tail = graph.train[0]
+    every = np.arange(graph.num_entities)
+    scores = model.scores_of(np.full(len(every), head), np.full(len(every), relation), every)
+    (found,) = dpkge_attacker.tail_ranks(model, graph, graph.train[:1])
+    assert abs(found - (1 + (scores > scores[tail]).sum())) <= 0.5
+
+
+def test_equal_clusters_agree_whatever_their_numbers():
+    rng = np.random.default_rng(0)
+    centres = np.repeat(np.eye(3, dtype=np.float32) * 10, 20, axis=0)
+    near, moved, apart = (centres + rng.normal(0, 0.1, centres.shape).astype(np.float32) for _ in range(3))
+    assert dpkge_clusters.agreement([near], [moved + 5], 3, 0)[0] == pytest.approx(1)
+    assert dpkge_clusters.agreement([near], [rng.permutation(apart)], 3, 0)[0] < 0.5
+
+
+def test_clusters_of_ndp_are_the_measure_of_all_others():
+    frame = dpkge_clusters.compare_clusters("UMLS", np.arange(60, dtype=np.int32), runs=1, epochs=1, seed=0)
+    assert len(frame) == 3 * 4  # k × methods
+    assert frame["nmi"].between(0, 1).all()
+    assert frame.loc[frame["method"] == "NDP", "published"].isna().all()
+
+
+def test_ranks_are_counted_once_each_and_ndp_equals_itself():
+    frame = dpkge_attacker.rank_histogram("UMLS", epochs=1, seed=0, count=40)
+    kinds = frame.groupby(["method", "mode"])
+    assert (kinds["count"].sum() == 40).all()
+    assert kinds["p_value"].first()["NDP", "off"] == 1
+    assert set(kinds["published_p"].first().dropna()) == {8.28e-44}
+
+
+def test_a_left_out_statement_is_ranked_with_and_without_it():
+    frame = dpkge_attacker.leave_out("UMLS", count=1, epochs=1, seed=0)
+    assert list(zip(frame["method"], frame["mode"], strict=True)) == [
+        ("NDP", "off"),
+        ("DPKGE", "paper"),
+        ("DPKGE", "sound"),
+    ]
+    ranks = frame[["rank_with", "rank_without", "rank_with_reseeded"]]
+    assert ranks.map(lambda rank: 1 <= rank <= 135).all(axis=None)
+    assert frame.iloc[0]["published_without"] == 9
+
+
+def test_people_are_heads_of_personal_relations():
+    graph = load("UMLS")
+    labels = ("/people/person/profession", *graph.relation_labels[1:])
+    renamed = replace(graph, relation_labels=labels)
+    found = dpkge_clusters.people(renamed, 5, np.random.default_rng(0))
+    heads = set(graph.train[graph.train[:, 1] == 0, 0].tolist())
+    assert len(found) == min(5, len(heads))
+    assert set(found.tolist()) <= heads
+
+
+def test_the_audit_refutes_the_paper_and_not_sound_training():
+    frame = RECIPES["dpkge-audit"]("quick", 0)
+    printed = frame[(frame["mode"] == "paper") & (frame["attacker"] == "touched rows")]
+    assert (printed["verdict"] == "refuted").all()
+    assert (frame.loc[frame["mode"] == "sound", "verdict"] == "stands").all()
+    able = frame[(frame["batch"] == "all") & (frame["attacker"] == "along the gradient")]
+    assert able["at_least"].max() > 2
+
+
+def test_every_recipe_says_what_it_is_and_takes_scale_and_seed():
+    for name, recipe in RECIPES.items():
+        assert inspect.getdoc(recipe), name
+        assert list(inspect.signature(recipe).parameters) == ["scale", "seed"], name
+
+
+def test_every_study_has_its_figure(table, tmp_path):
+    losses = pd.DataFrame(
+        [
+            {"model": "TransE", "method": method, "mode": mode, "sigma": sigma, "epoch": epoch, "loss": 1.0}
+            for method, mode, sigma in (("NDP", "off", None), ("DPKGE", "sound", 1.0))
+            for epoch in (1, 2)
+        ]
+    ).assign(batches="all")
+    ranks = pd.DataFrame({"method": "NDP", "mode": "off", "rank_to": [1, 10], "count": [3, 4]})
+    figures = [
+        dpkge_plots.plot_trade_off(table),
+        dpkge_plots.plot_losses(losses),
+        dpkge_plots.plot_epsilon(epsilon_over_epochs("quick")),
+        dpkge_plots.plot_shares(table[table["method"] == "DPKGE"]),
+        dpkge_plots.plot_attacker(ranks),
+    ]
+    for number, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"{number}.png")
+        assert all(axis.has_data() for axis in figure.axes)
