@@ -61,7 +61,7 @@ class _Choice:
 
 
 # Chosen by hand from a few short runs on FB15k-237, partly scored on test triples, not by a search; the paper
-# tuned every method and prints no values. Bounds of sound training lie between values tried, or were not tried.
+# tuned every method and prints no values. The clips of sound training were not themselves tried.
 _CHOICES = {
     name: _Choice(ModelSettings(name=name, dim=50, margin=3.0), "margin-ranking", "SGD", 2.0, 0.2, 0.1, 0.5)
     for name in ("TransE", "TransM")
