@@ -14,7 +14,14 @@ from rich.logging import RichHandler
 
 import fedkge
 from fedkge.errors import FedkgeError, InputError
-from fedkge.simulations import data_commands, list_command, run_commands
+from fedkge.simulations import (
+    data_commands,
+    export_command,
+    init_command,
+    list_command,
+    predict_command,
+    run_commands,
+)
 
 __all__ = ["app", "main"]
 
@@ -32,6 +39,9 @@ app.add_typer(data_commands.app, name="data")
 app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
 app.command("flower-config")(run_commands.write_flower_config)
+app.command("init")(init_command.write_starter)
+app.command("predict")(predict_command.predict_answers)
+app.command("export")(export_command.export_embeddings)
 app.command("list")(list_command.list_names)
 
 

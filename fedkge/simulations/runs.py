@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from safetensors.numpy import save_file
 
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
@@ -29,7 +29,6 @@ from fedkge.datasets import (
     partition,
     write_graph,
 )
-from fedkge.datasets.text import write_labels
 from fedkge.errors import DataError, InputError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.app import serve
@@ -41,6 +40,7 @@ from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
+from fedkge.simulations.tracking import check_trackers, tracked
 from fedkge.storage import storage_errors
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run"]
@@ -61,15 +61,38 @@ class RunResult:
     def messages(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / "messages.csv")
 
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Means over all clients with their 95 % intervals: a row for each split and metric."""
+        return pd.DataFrame(
+            [
+                {"split": split, "metric": name, "value": each["value"], "low": low, "high": high}
+                for split in ("valid", "test")
+                for name, each in self.summary["utility"][split].items()
+                if isinstance(each, dict)
+                for low, high in [each["interval"]]
+            ],
+            columns=["split", "metric", "value", "low", "high"],
+        )
+
+    def _repr_html_(self) -> str:
+        html: str = self.frame.to_html(index=False)
+        return html
+
     def test(self, metric: str = "mrr") -> float:
         return float(self.summary["utility"]["test"][metric]["value"])
 
 
 def run(
-    experiment: Experiment, folder: Path, observer: Observer | None = None, split: Split | None = None
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    split: Split | None = None,
+    track: Sequence[str] = (),
 ) -> RunResult:
-    """Run an experiment in a new folder; `split` spares dividing the data again."""
+    """Run an experiment in a new folder; `split` spares dividing the data again, `track` names trackers."""
     _check_names(experiment)
+    check_trackers(track)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
     split = split or divide(experiment)
@@ -78,11 +101,17 @@ def run(
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, resumed=False)
+    return _serve(experiment, folder, observer, track, resumed=False)
 
 
-def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
+def resume(
+    folder: Path,
+    observer: Observer | None = None,
+    experiment: Experiment | None = None,
+    track: Sequence[str] = (),
+) -> RunResult:
     """Go on with a run from its last checkpoint."""
+    check_trackers(track)
     path = folder / "experiment.toml"
     if not path.is_file():
         raise InputError(
@@ -95,7 +124,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _serve(stored, folder, observer, resumed=True)
+    return _serve(stored, folder, observer, track, resumed=True)
 
 
 def result_of(folder: Path) -> RunResult:
@@ -174,7 +203,9 @@ def _make_identities(folder: Path, num_clients: int) -> None:
     (folder / "roster.txt").write_text(roster, encoding="utf-8")
 
 
-def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resumed: bool) -> RunResult:
+def _serve(
+    experiment: Experiment, folder: Path, observer: Observer | None, track: Sequence[str], resumed: bool
+) -> RunResult:
     folder = folder.resolve()
     run_id = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:7], "little")
     nodes: dict[int, NodeConfig] = {
@@ -187,8 +218,12 @@ def _serve(experiment: Experiment, folder: Path, observer: Observer | None, resu
         }
         for number in range(experiment.data.clients)
     }
-    with open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid:
-        summary = serve(grid, experiment, folder, observer, resumed)
+    with (
+        tracked(track, experiment, folder, observer) as watch,
+        open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
+    ):
+        summary = serve(grid, experiment, folder, watch, resumed)
+        watch.end(summary)
     if _is_secure(experiment):
         summary["utility"]["per_client"] = _own_scores(folder, run_id, experiment.data.clients)
         Records(folder).write_json("summary.json", summary)
@@ -208,17 +243,14 @@ def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:
 
 def _export(folder: Path, run_id: int, experiment: Experiment, best: int) -> None:
     """Each client's embeddings of the best round, with labels; then its states are no longer needed."""
-    states = folder / "clients" / f"run-{run_id}"
+    states, records = folder / "clients" / f"run-{run_id}", Records(folder)
+    for number in range(experiment.data.clients):
+        name = f"client-{number}"
+        state = StateFiles(states / name).newest(best)
+        if state is None:
+            raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
+        graph = load_graph(folder / "data" / name)
+        labels = {"entity": graph.entity_labels, "relation": graph.relation_labels}
+        records.write_tables(name, {table: state.tables[table] for table in labels}, labels)
     with storage_errors(folder):
-        (folder / "embeddings").mkdir(exist_ok=True)
-        for number in range(experiment.data.clients):
-            name = f"client-{number}"
-            state = StateFiles(states / name).newest(best)
-            if state is None:
-                raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
-            graph = load_graph(folder / "data" / name)
-            tables = {name: table for name, table in state.tables.items() if name in ("entity", "relation")}
-            save_file(tables, folder / "embeddings" / f"{name}.safetensors")
-            write_labels(folder / "embeddings" / f"{name}-entity.tsv", graph.entity_labels)
-            write_labels(folder / "embeddings" / f"{name}-relation.tsv", graph.relation_labels)
         shutil.rmtree(folder / "clients")
