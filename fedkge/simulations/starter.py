@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedkge.datasets import Split, load
+from fedkge.experiment import (
+    DataSettings,
+    EngineSettings,
+    EvaluationSettings,
+    Experiment,
+    FederationSettings,
+    ModelSettings,
+    PrivacySettings,
+    TrainingSettings,
+)
 
 __all__ = ["Starter"]
 
@@ -51,10 +60,6 @@ class Starter:
         )
 
     @property
-    def is_protected(self) -> bool:
-        return self.strategy != "Local" and self.clients >= _HIDDEN_AMONG
-
-    @property
     def warning(self) -> str | None:
         """What the user had better mend first."""
         if self.given and not self.held_out:
@@ -65,25 +70,35 @@ class Starter:
             )
         return None
 
-    def to_toml(self) -> str:
+    @property
+    def experiment(self) -> Experiment:
         small = self.train < _SMALL
-        return _TEMPLATE.format(
-            warning=f"# Warning: {self.warning}.\n" if self.warning else "",
-            counts=self.counts,
-            name=json.dumps(self.name),
-            dataset=json.dumps(self.dataset, ensure_ascii=False),
-            clients=self.clients,
-            partition=_GIVEN if self.given else _DRAWN,
-            dim=64 if small else 128,
-            batch_size=128 if small else 512,
-            negatives=64 if small else 256,
-            learning_rate=0.01 if small else 0.001,
-            strategy=self.strategy,
-            rounds=30 if small else 100,
-            evaluate_every=2 if small else 5,
-            privacy=_PROTECTED if self.is_protected else _CLEAR,
-            engine="inline" if small else "ray",
+        protected = self.strategy != "Local" and self.clients >= _HIDDEN_AMONG
+        return Experiment(
+            name=self.name,
+            data=DataSettings(
+                dataset=self.dataset, clients=self.clients, partition="given" if self.given else "random"
+            ),
+            model=ModelSettings(name="ComplEx", dim=64 if small else 128),
+            training=TrainingSettings(batch_size=128, negatives=64, learning_rate=0.01)
+            if small
+            else TrainingSettings(),
+            federation=FederationSettings(
+                strategy=self.strategy, rounds=30 if small else 100, evaluate_every=2
+            ),
+            evaluation=EvaluationSettings(sides="both"),
+            privacy=PrivacySettings()
+            if protected
+            else PrivacySettings(union="plain", secure_aggregation=False),
+            engine=EngineSettings(name="inline" if small else "ray"),
         )
+
+    def to_toml(self) -> str:
+        """The settings to begin with, each with what it means; all others keep their defaults."""
+        comments = {**_COMMENTS, "data.partition": _GIVEN if self.given else _DRAWN}
+        head = [f"{self.counts}.", *([f"Warning: {self.warning}."] if self.warning else []), *_HEAD]
+        lines = [*(f"# {line}" for line in head), "", *_commented(self.experiment, comments)]
+        return "\n".join(lines) + "\n"
 
 
 def _strategy(split: Split) -> str:
@@ -99,55 +114,46 @@ def _is_common(labels: Sequence[Sequence[str]], holders: int) -> bool:
     return max(counts.values(), default=0) >= holders
 
 
-_TEMPLATE = """\
-# {counts}.
-{warning}# Run it with 'fedkge run THIS_FILE', compare strategies with 'fedkge compare THIS_FILE'.
-# Try a change without editing: 'fedkge run THIS_FILE --set model.name=RotatE'.
+def _commented(experiment: Experiment, comments: Mapping[str, str]) -> Iterator[str]:
+    """The lines of an experiment file that there are comments for."""
+    section = ""
+    for line in experiment.to_toml().split("\n"):
+        if line.startswith("["):
+            section = f"{line.strip('[]')}."
+            if any(key.startswith(section) and "." not in key.removeprefix(section) for key in comments):
+                yield from ("", line)
+        elif (key := section + line.partition(" = ")[0]) in comments:
+            yield f"{line}  # {comments[key]}" if comments[key] else line
 
-name = {name}
-seed = 0  # the same seed gives the same result, bit for bit
 
-[data]
-dataset = {dataset}
-clients = {clients}
-{partition}
-
-[model]
-name = "ComplEx"  # see 'fedkge list models'
-dim = {dim}
-
-[training]
-local_epochs = 3  # over its own triples, before a client shares
-batch_size = {batch_size}
-negatives = {negatives}  # false triples that each true one is held against
-learning_rate = {learning_rate}
-
-[federation]
-strategy = "{strategy}"  # FedR shares relations, FedE entities, Local nothing; see 'fedkge list strategies'
-rounds = {rounds}  # at most: it stops when validation MRR has not risen for `patience` evaluations
-evaluate_every = {evaluate_every}
-patience = 5
-
-[evaluation]
-sides = "both"  # rank tails and heads
-
-{privacy}
-
-[engine]
-name = "{engine}"  # inline: in this process; ray: several processes, or a cluster
-"""
-
-_GIVEN = 'partition = "given"  # one client for each folder client-N'
-_DRAWN = """\
-partition = "random"  # simulated: who would hold what; see 'fedkge list partitions'
-# When each organisation brings its own triples, put them into client-0/train.tsv, client-1/train.tsv, …
-# (with valid.tsv and test.tsv beside them), run 'fedkge init' on the folder above, and nothing is drawn."""
-_PROTECTED = """\
-[privacy]
-union = "private"  # the server learns pseudonyms, and not who holds what
-secure_aggregation = true  # the server sees sums over clients, never one client's rows
-min_holders = 3  # rows that fewer clients hold stay at home"""
-_CLEAR = """\
-[privacy]  # fewer than three clients, or nothing shared: a sum would hide nothing
-union = "plain"
-secure_aggregation = false"""
+_HEAD = (
+    "Run it with 'fedkge run THIS_FILE', compare strategies with 'fedkge compare THIS_FILE'.",
+    "Try a change without editing: 'fedkge run THIS_FILE --set model.name=RotatE'.",
+)
+_GIVEN = "one client for each folder client-N"
+_DRAWN = (
+    "drawn, to simulate clients; see 'fedkge list partitions'\n"
+    "# When each organisation brings its own triples, put them into client-0/train.tsv, client-1/train.tsv,\n"
+    "# … (with valid.tsv and test.tsv beside them), and run 'fedkge init' on the folder that holds these."
+)
+_COMMENTS = {
+    "name": "",
+    "seed": "the same seed gives the same result, bit for bit",
+    "data.dataset": "",
+    "data.clients": "",
+    "model.name": "see 'fedkge list models'",
+    "model.dim": "",
+    "training.local_epochs": "over its own triples, before a client shares",
+    "training.batch_size": "",
+    "training.negatives": "false triples that each true one is held against",
+    "training.learning_rate": "",
+    "federation.strategy": "FedR shares relations, FedE entities; see 'fedkge list strategies'",
+    "federation.rounds": "at most",
+    "federation.evaluate_every": "",
+    "federation.patience": "it stops after so many evaluations in which validation MRR did not rise",
+    "evaluation.sides": "rank tails and heads",
+    "privacy.union": "private: the server learns pseudonyms, and not who holds what",
+    "privacy.secure_aggregation": "true, among three or more: the server sees sums, never one client's rows",
+    "privacy.min_holders": "rows that fewer clients hold stay at home",
+    "engine.name": "inline: in this process; ray: several processes, or a cluster",
+}
