@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
-from fedkge.experiment import Experiment
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 __all__ = ["complete_setting", "settings"]
 
 
 def complete_setting(incomplete: str) -> list[tuple[str, str]]:
     """The options that begin like what was typed, with their defaults; after '=', the values there are."""
+    from fedkge.experiment import Experiment  # only a shell that asks needs it
+
     place, equals, _ = incomplete.partition("=")
-    found = dict(settings())
+    found = dict(settings(Experiment))
     if equals and place in found:
         offered = [(f"{place}={value}", "") for value in _choices(found[place])]
     else:
@@ -24,8 +25,10 @@ def complete_setting(incomplete: str) -> list[tuple[str, str]]:
     return [(value, about) for value, about in offered if value.startswith(incomplete)]
 
 
-def settings(section: type[BaseModel] = Experiment, place: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def settings(section: type[BaseModel], place: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Every option as section.key; sections within sections too."""
+    from pydantic import BaseModel
+
     for key, field in section.model_fields.items():
         if isinstance(field.default, BaseModel):
             yield from settings(type(field.default), f"{place}{key}.")

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from fedkge.errors import SettingError
-from fedkge.experiment import Experiment
 from fedkge.simulations.defaults import QUICKSTART
-from fedkge.simulations.starter import Starter
 from fedkge.storage import staged
 
 __all__ = ["write_starter"]
@@ -28,6 +26,9 @@ def write_starter(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Write a commented experiment file for your own data, ready to run."""
+    from fedkge.experiment import Experiment
+    from fedkge.simulations.starter import Starter
+
     starter = None if data is None else Starter.of(data)
     text = QUICKSTART.read_text(encoding="utf-8") if starter is None else starter.to_toml()
     experiment = Experiment.from_toml(text)

@@ -22,7 +22,7 @@ def test_every_option_is_offered_and_every_offer_is_an_option() -> None:
     }
     offered = {value for value, _ in complete_setting("")}
     assert expected <= offered
-    for name, field in settings():
+    for name, field in settings(Experiment):
         assert not isinstance(field.default, BaseModel)
         if isinstance(field.default, bool | int | float | str):
             value = str(field.default)
