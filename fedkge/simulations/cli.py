@@ -14,7 +14,16 @@ from rich.logging import RichHandler
 
 import fedkge
 from fedkge.errors import FedkgeError, InputError
-from fedkge.simulations import attack_command, data_commands, list_command, report_command, run_commands
+from fedkge.simulations import (
+    attack_command,
+    data_commands,
+    export_command,
+    init_command,
+    list_command,
+    predict_command,
+    report_command,
+    run_commands,
+)
 
 __all__ = ["app", "main"]
 
@@ -34,6 +43,9 @@ app.command("compare")(run_commands.compare_strategies)
 app.command("attack")(attack_command.attack_recorded_run)
 app.command("flower-config")(run_commands.write_flower_config)
 app.command("report")(report_command.report_runs)
+app.command("init")(init_command.write_starter)
+app.command("predict")(predict_command.predict_answers)
+app.command("export")(export_command.export_embeddings)
 app.command("list")(list_command.list_names)
 
 
