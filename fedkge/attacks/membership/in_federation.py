@@ -99,7 +99,7 @@ def findings_of(
     note: str,
 ) -> list[Finding]:
     """The published figures, or the curve's on every subset."""
-    figures = figures_of(guess, game.answers, rng)
+    figures = figures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
     chosen = [figure for figure in figures if (figure.metric in DECISIONS) == (protocol == "paper")]
     return [_finding(figure, view, target, protocol, signal, note) for figure in chosen]
 
