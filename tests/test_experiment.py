@@ -115,3 +115,14 @@ def test_a_broken_file_is_named(tmp_path):
     path.write_text("[model]\ndim = 0")
     with pytest.raises(SettingError, match=r"broken\.toml: model\.dim"):
         Experiment.load(path)
+
+
+def test_lists_are_written_read_and_refused_like_other_options():
+    experiment = Experiment(adversary={"colluders": [0, 2], "attacks": ["reconstruction"], "leak_ratio": 0.3})
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert Experiment().override(["adversary.colluders=[1]"]).adversary.colluders == (1,)
+    with pytest.raises(SettingError, match=r"adversary\.colluders: expected a list.*colluders = \[0\]"):
+        Experiment(adversary={"colluders": "client 0"})
+    with pytest.raises(SettingError, match=r"adversary\.colluders: expected a whole number"):
+        Experiment(adversary={"colluders": ["zero"]})

@@ -79,30 +79,44 @@ def _entities(report: Report, truth: Truth, rows: Rows, rng: np.random.Generator
         return
     pool = pool_of(report.view)
     right = right_names(report.view, truth, rows, report.target)
-    place = pool.places(right)  # where the pool has the right answer
+    place = _right_places(report.view, right)  # (colluders, n) where the pool has the right answer
+    common = np.flatnonzero((place != UNKNOWN).any(axis=0))
     moved, still = superpose(rows.values, pool.values) if turn else (rows.values, pool.values)
     _aligned(report, truth, moved, still, place)
-    if turn and (place != UNKNOWN).sum() > 2 * ANCHORS:
-        known = rng.permutation(np.flatnonzero(place != UNKNOWN))[:ANCHORS]
-        moved, still = superpose(rows.values, pool.values, (known, place[known]))
+    if turn and len(common) > 2 * ANCHORS:
+        known = rng.permutation(common)[:ANCHORS]
+        moved, still = superpose(rows.values, pool.values, (known, place[:, known].max(axis=0)))
         free = np.setdiff1d(np.arange(len(rows)), known)
-        _aligned(report, truth, moved[free], still, place[free], f"{ANCHORS} names granted")
+        _aligned(report, truth, moved[free], still, place[:, free], f"{ANCHORS} names granted")
+
+
+def _right_places(view: View, right: Ids) -> Ids:
+    """For each colluder, where in the common pool it has the row of each name; UNKNOWN if it has none."""
+    found, start = [], 0
+    for other in view.handed:
+        own = other.entity.places(right)
+        found.append(np.where(own == UNKNOWN, UNKNOWN, own + start))
+        start += len(other.entity)
+    return np.stack(found)
 
 
 def _aligned(
     report: Report, truth: Truth, moved: Values, still: Values, place: Ids, regime: str = ""
 ) -> None:
     """Recall and hits@k over the overlap and over all entities; precision of mutual nearest neighbours."""
-    overlap = np.flatnonzero(place != UNKNOWN)
-    found = ranks(moved[overlap], still, place[overlap])
+    overlap = np.flatnonzero((place != UNKNOWN).any(axis=0))
+    found = np.full(len(overlap), len(still), dtype=np.int64)
+    for own in place[:, overlap]:  # the best of the colluders' rows of that name
+        there = own != UNKNOWN
+        found[there] = np.minimum(found[there], ranks(moved[overlap[there]], still, own[there]))
     total = truth.clients[report.target].num_entities
     for k, metric in ((1, "entity recall"), (10, "entity hits@10")):
         hits, chance = int((found <= k).sum()), min(1.0, k / len(still))
         report.share(f"{metric} (overlap)", hits, len(overlap), regime=regime, baseline=chance)
         report.share(metric, hits, total, regime=regime, baseline=chance * len(overlap) / total)
-    own, there = mutual(moved, still)
-    right = int((place[own] == there).sum())
-    report.share("entity precision (mutual)", right, len(own), regime=regime, baseline=1 / len(still))
+    paired, nearest = mutual(moved, still)
+    right = int((place[:, paired] == nearest).any(axis=0).sum())
+    report.share("entity precision (mutual)", right, len(paired), regime=regime, baseline=1 / len(still))
 
 
 # Triples.

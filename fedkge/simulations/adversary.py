@@ -53,10 +53,6 @@ def check_colluders(colluders: Sequence[int], clients: int) -> None:
             raise SettingError(
                 f"adversary.colluders: client {colluder} is not in the roster; choose from 0 to {clients - 1}"
             )
-    if colluders and len(colluders) >= clients:
-        raise SettingError(
-            f"adversary.colluders: all {clients} clients collude, and nobody is left to attack; name fewer"
-        )
 
 
 def keep_states(folder: Path, states: Path, num_clients: int) -> None:
@@ -131,6 +127,11 @@ class RecordedRun:
                 f"leak ratio {leak_ratio:g}: expected a number above 0 and at most 1, such as 0.3"
             )
         check_colluders(colluders, self.num_clients)
+        if len(colluders) == self.num_clients:
+            raise SettingError(
+                f"adversary.colluders: all {self.num_clients} clients collude, and nobody is left to attack; "
+                "name fewer"
+            )
         if not self.shared:
             raise InputError(
                 f"{self.folder}: {self.experiment.federation.strategy} sends no embeddings, so its server "

@@ -160,6 +160,15 @@ def test_two_colluders_leak_more_than_one() -> None:
     assert value(assess(both, truth, "paper"), "ERR") > value(assess(view, truth, "paper"), "ERR")
 
 
+def test_of_two_colluders_either_one_may_have_the_right_row() -> None:
+    tables = planted.planted_tables("TransE", np.random.default_rng(0))
+    view, truth = planted.granted_view(tables, tables["entity"])
+    false = replace(view.handed[0], client=2, entity=replace(view.handed[0].entity, values=-tables["entity"]))
+    for handed in ((view.handed[0], false), (replace(false, client=0), replace(view.handed[0], client=2))):
+        found = assess(replace(view, handed=handed), truth, "rigorous")
+        assert value(found, "entity recall", "local rows") == 1
+
+
 def test_what_a_view_makes_impossible_is_said_and_not_counted_as_zero() -> None:
     view, truth = planted.global_view(planted.planted_tables("TransE", np.random.default_rng(0)))
     alone = replace(view, handed=(), adversary="server")

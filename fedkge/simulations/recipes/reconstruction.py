@@ -40,7 +40,7 @@ TABLE_4: Mapping[tuple[str, int, str], float] = {
     ("DDB14", 1, "ERR"): 19.39e-4, ("DDB14", 1, "TRR"): 10.10e-4,
     ("DDB14", 2, "ERR"): 8.87e-4, ("DDB14", 2, "TRR"): 5.05e-4,
 }  # fmt: skip
-_QUICK = ("training.learning_rate=0.01", "training.negatives=64", "federation.rounds=8")
+_QUICK = ("training.learning_rate=0.003", "training.negatives=32", "federation.rounds=8")
 
 
 def reconstruction_tables(scale: Scale = "quick", seed: int = 0, folder: Path | None = None) -> pd.DataFrame:
