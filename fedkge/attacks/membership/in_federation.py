@@ -65,9 +65,11 @@ class Played:
     note: str
 
     def curves(self) -> dict[str, Curve]:
-        """ROC curves on the triples whose parts were trained."""
-        seen, member = self.game.answers.seen, self.game.answers.member
-        return {name: Curve.of(guess.certainty[seen], member[seen]) for name, guess in self.guesses.items()}
+        """ROC curves on the triples whose parts other train triples have."""
+        chosen, member = self.game.answers.matched, self.game.answers.member
+        return {
+            name: Curve.of(guess.certainty[chosen], member[chosen]) for name, guess in self.guesses.items()
+        }
 
 
 def play(view: View, truth: Truth, target: int | None, rng: np.random.Generator) -> Played | str:
