@@ -7,6 +7,7 @@ time. Rows are passed as an array and a number, because a view of a row costs as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -68,17 +69,26 @@ def length(x: Tensor, norm: int) -> Tensor:
     return lengths
 
 
-@compiled
 def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
     """out.ravel()[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
-    if kind == _DOT:
-        _compare_all(_DOT, queries, table, pairs, out.ravel())
-    elif kind == _L1:
-        _compare_all(_L1, queries, table, pairs, out.ravel())
-    elif kind == _L2:
-        _compare_all(_L2, queries, table, pairs, out.ravel())
-    else:
-        _compare_all(_MODULUS, queries, table, pairs, out.ravel())
+    _COMPARE[kind](queries, table, pairs, out.ravel())
+
+
+def query_gradients(
+    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, out: Floats
+) -> None:
+    """out[b] = Σ over the pairs of triple b of their coefficient · ∂comparison / ∂query."""
+    _AT_QUERIES[kind](queries, table, coefficients.ravel(), pairs, out)
+
+
+def candidate_gradients(
+    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, rows: Ids, out: Floats
+) -> None:
+    """out[i] = Σ over the pairs of table row rows[i] of their coefficient · ∂comparison / ∂row.
+
+    `coefficients` are in the order of the pairs.
+    """
+    _AT_CANDIDATES[kind](queries, table, coefficients, pairs, rows, out)
 
 
 @inlined
@@ -144,16 +154,12 @@ def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int
     return result
 
 
-@compiled
-def query_gradients(
-    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, out: Floats
+@inlined
+def _query_gradients(
+    kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
 ) -> None:
-    """out[b] = Σ over the pairs of triple b of their coefficient · ∂comparison / ∂query.
-
-    As many rows of the table at a time as stay in the cache; within them, triple by triple.
-    """
+    """As many rows of the table at a time as stay in the cache; within them, triple by triple."""
     starts, places, owners = pairs
-    weights = coefficients.ravel()
     ids, ordered = np.empty(places.shape[0], np.int32), np.empty(places.shape[0], np.float32)
     spans = np.empty(queries.shape[0] + 1, np.int64)
     out[:] = 0
@@ -162,14 +168,7 @@ def query_gradients(
         last = min(first + block, table.shape[0])
         _by_owner(starts, places, owners, weights, first, last, spans, ids, ordered)
         for b in range(queries.shape[0]):
-            if kind == _DOT:
-                _gradient(_DOT, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
-            elif kind == _L1:
-                _gradient(_L1, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
-            elif kind == _L2:
-                _gradient(_L2, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
-            else:
-                _gradient(_MODULUS, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+            _gradient(kind, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
 
 
 @inlined
@@ -201,26 +200,15 @@ def _by_owner(
     spans[0] = 0
 
 
-@compiled
-def candidate_gradients(
-    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, rows: Ids, out: Floats
+@inlined
+def _candidate_gradients(
+    kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, rows: Ids, out: Floats
 ) -> None:
-    """out[i] = Σ over the pairs of table row rows[i] of their coefficient · ∂comparison / ∂row.
-
-    `coefficients` are in the order of the pairs.
-    """
+    """Every comparison is symmetric: the same gradient serves the other side."""
     starts, _, owners = pairs
     for i in range(rows.shape[0]):
-        row, start, stop = rows[i], starts[rows[i]], starts[rows[i] + 1]
-        # Every comparison is symmetric: the same gradient serves the other side.
-        if kind == _DOT:
-            _gradient(_DOT, False, table, row, queries, owners, coefficients, start, stop, out, i)
-        elif kind == _L1:
-            _gradient(_L1, False, table, row, queries, owners, coefficients, start, stop, out, i)
-        elif kind == _L2:
-            _gradient(_L2, False, table, row, queries, owners, coefficients, start, stop, out, i)
-        else:
-            _gradient(_MODULUS, False, table, row, queries, owners, coefficients, start, stop, out, i)
+        row = rows[i]
+        _gradient(kind, False, table, row, queries, owners, weights, starts[row], starts[row + 1], out, i)
 
 
 @inlined
@@ -329,3 +317,37 @@ def _modulus_gradient(
             u += s0 * x0
             v += s0 * y0
         out[i, k], out[i, half + k] = u, v
+
+
+# A kernel per comparison, so that a model compiles its own and no other.
+
+
+def _compare(kind: int) -> Callable[[Floats, Floats, Pairs, Floats], None]:
+    @compiled
+    def compare_of_kind(queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
+        _compare_all(kind, queries, table, pairs, out)
+
+    return compare_of_kind
+
+
+def _at_queries(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Floats], None]:
+    @compiled
+    def at_queries(queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats) -> None:
+        _query_gradients(kind, queries, table, weights, pairs, out)
+
+    return at_queries
+
+
+def _at_candidates(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Ids, Floats], None]:
+    @compiled
+    def at_candidates(
+        queries: Floats, table: Floats, weights: Floats, pairs: Pairs, rows: Ids, out: Floats
+    ) -> None:
+        _candidate_gradients(kind, queries, table, weights, pairs, rows, out)
+
+    return at_candidates
+
+
+_COMPARE = [_compare(int(kind)) for kind in Comparison]
+_AT_QUERIES = [_at_queries(int(kind)) for kind in Comparison]
+_AT_CANDIDATES = [_at_candidates(int(kind)) for kind in Comparison]
