@@ -14,7 +14,14 @@ from rich.logging import RichHandler
 
 import fedkge
 from fedkge.errors import FedkgeError, InputError
-from fedkge.simulations import attack_command, data_commands, list_command, report_command, run_commands
+from fedkge.simulations import (
+    attack_command,
+    data_commands,
+    list_command,
+    report_command,
+    reproduce_command,
+    run_commands,
+)
 
 __all__ = ["app", "main"]
 
@@ -33,6 +40,7 @@ app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
 app.command("attack")(attack_command.attack_recorded_run)
 app.command("flower-config")(run_commands.write_flower_config)
+app.command("reproduce")(reproduce_command.reproduce_table)
 app.command("report")(report_command.report_runs)
 app.command("list")(list_command.list_names)
 
