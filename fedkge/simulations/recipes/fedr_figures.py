@@ -16,7 +16,7 @@ from fedkge.simulations.recipes.scale import Scale
 from fedkge.simulations.recipes.study import Quantity, study
 from fedkge.simulations.runs import RunResult
 
-__all__ = ["hit_rates", "loss_curves", "rounds_to_target"]
+__all__ = ["hit_rates", "loss_curves", "losses", "race", "rounds_to_target"]
 
 TARGETS = (0.2, 0.4)
 _SHARED = ("FedE", "FedR")
@@ -42,10 +42,10 @@ def hit_rates(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     within=("metric", "target", "strategy"),
     seeds=SEEDS,
     notes=(
-        "The paper draws the rounds and prints two of them, for DistMult. Of the saved cost it prints "
-        "means over all clients: 99.89 ± 0.029 % for MRR 0.2 and 99.90 ± 0.042 % for 0.4. Cost is rounds × the "
-        "mean number of a client's entities (FedE) or relations (FedR), as in the paper. Where a target was never "
-        "reached nothing is measured.",
+        "The paper draws the rounds and prints two of them, for DistMult. Of the saved cost it prints means "
+        "over all clients: 99.89 ± 0.029 % for MRR 0.2 and 99.90 ± 0.042 % for 0.4.",
+        "Cost is rounds × the mean number of a client's entities (FedE) or relations (FedR), as in the "
+        "paper. Where a target was never reached nothing is measured.",
         *FEDR_NOTES,
     ),
 )
@@ -57,7 +57,7 @@ def rounds_to_target(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     for model in MODELS[:1] if scale == "quick" else MODELS:
         for partition in partitions_of("DDB14"):
             for seed in seeds:
-                yield _race([Federation("DDB14", partition, 5, model, name, scale, seed) for name in _SHARED])
+                yield race([Federation("DDB14", partition, 5, model, name, scale, seed) for name in _SHARED])
 
 
 @study(
@@ -82,22 +82,22 @@ def loss_curves(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
             for partition in partitions_of(dataset):
                 for strategy in _SHARED:
                     for seed in seeds:
-                        yield _losses(Federation(dataset, partition, 5, model, strategy, scale, seed))
+                        yield losses(Federation(dataset, partition, 5, model, strategy, scale, seed))
 
 
-def _losses(federation: Federation) -> TableCell:
+def losses(federation: Federation) -> TableCell:
     def measure(workshop: Workshop) -> list[Row]:
         metrics = federation.result(workshop).metrics
-        losses = metrics[(metrics["split"] == "train") & (metrics["metric"] == "loss")]
+        lines = metrics[(metrics["split"] == "train") & (metrics["metric"] == "loss")]
         return [
             {"round": int(str(round)), "loss": float(loss)}
-            for round, loss in losses.groupby("round")["value"].mean().items()
+            for round, loss in lines.groupby("round")["value"].mean().items()
         ]
 
     return TableCell(federation.keys, measure, federation.settings)
 
 
-def _race(federations: Sequence[Federation]) -> TableCell:
+def race(federations: Sequence[Federation]) -> TableCell:
     """Both strategies from the same start, to each target."""
 
     def measure(workshop: Workshop) -> Iterator[Row]:
