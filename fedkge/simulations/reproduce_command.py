@@ -95,7 +95,7 @@ def _show(found: Reproduction) -> None:
     for row in found.texts():
         table.add_row(*row)
     print(found.recipe.about)
-    for notice in found.notices:
+    for notice in filter(None, (*found.notices, found.common)):
         print(notice)
     Console(width=None if Console().is_terminal else _TEXT_COLUMNS).print(table)
     for note in filter(None, found.notes):

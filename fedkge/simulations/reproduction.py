@@ -52,6 +52,14 @@ class Reproduction:
         return [name for name in self.lines.columns if name not in COLUMNS]
 
     @property
+    def common(self) -> str:
+        """What all lines share, and the table therefore does not repeat."""
+        columns = [key for key in (*self.keys, *self.recipe.within) if key not in ("seed", *self.names)]
+        values = {key: _told(self.frame[key].iloc[0]) for key in columns}
+        shared = ", ".join(f"{key} {value}" for key, value in values.items() if value)
+        return f"All lines: {shared}." if shared else ""
+
+    @property
     def header(self) -> list[str]:
         return [*self.names, *HEADER]
 
@@ -92,8 +100,9 @@ class Reproduction:
         """The table for a document; `made` says when and with what."""
         names = len(self.names)
         rule = "|" + "|".join(["---"] * names + ["--:"] * len(HEADER)) + "|"
-        lines = ["| " + " | ".join(row) + " |" for row in ([self.header, *self.texts()])]
-        notes = [f"- {note}" for note in (*self.notices, *self.notes)]
+        cells = [[text.replace("|", "\\|") for text in row] for row in (self.header, *self.texts())]
+        lines = [f"| {' | '.join(row)} |" for row in cells]
+        notes = [f"- {note}" for note in (*self.notices, self.common, *self.notes) if note]
         parts = [f"# {self.recipe.about}", f"`{self.command}`", made, "\n".join(notes)]
         return "\n\n".join([*parts, "\n".join([lines[0], rule, *lines[1:]])]) + "\n"
 

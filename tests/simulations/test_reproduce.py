@@ -125,6 +125,7 @@ def test_chosen_cells_make_a_partial_table_that_grows(bench, tmp_path, capsys):
     assert code == 0
     assert bench.measured == ["b0"]
     assert "Partial: 1 of 6 cells" in shown
+    assert "All lines: letter b." in shown
     assert "0.2500 to 0.3500" in shown  # one seed keeps its own interval
     _, shown, _ = call(capsys, "small", "--only", "letter=a", "--out", tmp_path)
     assert "Partial: 3 of 6 cells" in shown

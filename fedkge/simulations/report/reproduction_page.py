@@ -24,7 +24,7 @@ _LONG = 60
 def reproduction_page(found: Reproduction, environment: Mapping[str, Any]) -> Page:
     return Page(
         found.recipe.about,
-        [f"Published and measured, at scale {found.scale}."],
+        [f"Published and measured, at scale {found.scale}.", found.common],
         found.notices,
         [_closeness(found.lines), _coverage(found.lines), _progress(found)],
         [
