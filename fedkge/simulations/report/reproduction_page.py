@@ -37,17 +37,20 @@ def reproduction_page(found: Reproduction, environment: Mapping[str, Any]) -> Pa
 
 
 def _closeness(lines: pd.DataFrame) -> Answer:
-    both = lines.dropna(subset=["difference"])
+    """Relative, since a table may hold quantities of several sizes."""
+    both = lines[lines["difference"].notna() & (lines["published"] != 0)]
     if both.empty:
         return Answer("How close is it?", "?", "", ["No published number stands beside a measured one yet."])
-    worst = max(both.to_dict("records"), key=lambda line: abs(line["difference"]))
+    gaps = (both["difference"] / both["published"]).abs()
+    worst = max(both.to_dict("records"), key=lambda line: abs(line["difference"] / line["published"]))
     return Answer(
         "How close is it?",
-        shown(float(both["difference"].abs().median())),
+        f"{gaps.median():.1%}",
         "median difference",
         [
             f"over {several(len(both), 'published number')}",
-            f"the largest: {shown(worst['difference'])} ({_words(worst, _names(lines))})",
+            f"the largest: {shown(worst['published'])} published, {shown(worst['measured'])} measured "
+            f"({_words(worst, _names(lines))})",
         ],
     )
 
@@ -80,10 +83,10 @@ def _names(lines: pd.DataFrame) -> list[str]:
 
 
 def _bars(found: Reproduction) -> Iterator[Figure]:
-    """A chart for each quantity and value of the first column; the tick is what was published."""
+    """A chart for each quantity, and each value of the first column if there are more."""
     lines = found.lines[found.lines["measured"].map(lambda value: isfinite(value) and value >= 0)]
     names = _names(lines)
-    first = ["metric", *(name for name in names[:1] if name != "metric")]
+    first = ["metric", *(name for name in names[:1] if len(names) > 2)]
     rest = [name for name in names if name not in first]
     for key, part in lines.groupby(first, sort=False, dropna=False):
         if len(part) > _MOST_BARS:
