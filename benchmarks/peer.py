@@ -15,6 +15,7 @@ from pykeen.triples import CoreTriplesFactory
 
 from fedkge.client.models import Model
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.simulations.pykeen_model import pykeen_model
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -58,18 +59,9 @@ class PeerTraining:
 
 
 def with_rows(model: Model, graph: KnowledgeGraph):
-    """PyKEEN's model of the same name, with our rows (it interleaves real and imaginary parts)."""
+    """PyKEEN's model of the same name with our rows; its RotatE has another score, and rows of its own."""
     name = type(model).__name__
-    peer = build(name, graph, model.settings.dim)
-    for representation, rows in (
-        (peer.entity_representations[0], model.entity),
-        (peer.relation_representations[0], model.relation),
-    ):
-        if name == "ComplEx":
-            rows = rows.reshape(len(rows), 2, -1).transpose(1, 2).reshape(len(rows), -1)
-        if name != "RotatE":  # its score is another: one norm over all coordinates
-            representation._embeddings.weight.data.copy_(rows)
-    return peer
+    return build(name, graph, model.settings.dim) if name == "RotatE" else pykeen_model(model, graph)
 
 
 def realistic_ranks(peer, graph: KnowledgeGraph, triples: np.ndarray) -> np.ndarray:

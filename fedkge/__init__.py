@@ -1,3 +1,37 @@
-"""Knowledge-graph embeddings across organisations that do not share their graphs."""
+"""Knowledge-graph embeddings across organisations that do not share their graphs.
+
+What the command line does, as functions: `run`, `resume`, `compare`, `open_run`, `predict`, `export`.
+They are imported when first asked for, so that `import fedkge` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedkge.experiment import Experiment
+    from fedkge.simulations.api import compare, open_run, resume, run
+    from fedkge.simulations.export import export
+    from fedkge.simulations.prediction import predict
 
 __version__ = "0.1.0"
+__all__ = ["Experiment", "compare", "export", "open_run", "predict", "resume", "run"]
+
+_HOMES = {
+    "Experiment": "fedkge.experiment",
+    "compare": "fedkge.simulations.api",
+    "export": "fedkge.simulations.export",
+    "open_run": "fedkge.simulations.api",
+    "predict": "fedkge.simulations.prediction",
+    "resume": "fedkge.simulations.api",
+    "run": "fedkge.simulations.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedkge' has no attribute '{name}'; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

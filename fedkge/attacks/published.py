@@ -49,7 +49,7 @@ def _table_1(report: Report, truth: Truth) -> None:
     report.share(
         "ERR", int((row_of != UNKNOWN).sum()), len(row_of), note="overlap alone: no embedding is used"
     )
-    report.share("TRR", _relations_found(report, truth, found, row_of), len(truth.clients[target].train))
+    _relations_found(report, truth, found, row_of)
 
 
 def _table_4(report: Report, truth: Truth, rows: Rows, turn: bool) -> None:
@@ -63,15 +63,17 @@ def _table_4(report: Report, truth: Truth, rows: Rows, turn: bool) -> None:
     report.share("ERR", hits, graph.num_entities, baseline=float(chance / graph.num_entities))
     if rows.masked:  # their places in the vector name them, so that pairs can be granted
         named = identify(rows, view)
-        row_of = positions(view, truth, named, target)
-        report.share("TRR", _relations_found(report, truth, named, row_of), len(graph.train))
+        _relations_found(report, truth, named, positions(view, truth, named, target))
         return
     value = trr_from_err(hits / graph.num_entities, graph.num_entities, len(graph.train))
     report.add("TRR", value, count=len(graph.train), note="matched entities over triples: ERR·|E|/|T|")
 
 
-def _relations_found(report: Report, truth: Truth, found: Identified, row_of: NDArray[np.int64]) -> int:
-    """How many train triples get their own relation when their pair is given."""
+def _relations_found(report: Report, truth: Truth, found: Identified, row_of: NDArray[np.int64]) -> None:
+    """TRR: how many train triples get their own relation when their pair is given.
+
+    The baseline deals the same guesses to the pairs at random.
+    """
     view, target = report.view, report.target
     model, names = relation_model(view)
     head, relation, tail = truth.clients[target].train.T
@@ -80,4 +82,8 @@ def _relations_found(report: Report, truth: Truth, found: Identified, row_of: ND
     infer = model.invert if model.inverts else model.best
     guessed = infer(found.rows.values[heads[usable]], found.rows.values[tails[usable]]).places
     labels = truth.number_relations([view.relations[name] for name in names])
-    return int((labels[guessed] == truth.relations(target)[relation[usable]]).sum())
+    right, size = truth.relations(target)[relation[usable]], len(truth.relation_ids)
+    counts = [np.bincount(each, minlength=size) for each in (labels[guessed], right)]
+    chance = float(counts[0] @ counts[1]) / max(len(right), 1)
+    hits = int((labels[guessed] == right).sum())
+    report.share("TRR", hits, len(head), baseline=chance / len(head))

@@ -44,7 +44,7 @@ MOST_PAIRS = 5000  # true pairs among decoys, and pairs of a shuffle
 MOST_HEADS = 100  # heads of the regime over all pairs
 CLAIMS_PER_HEAD = 10
 SHUFFLES = 10
-ANCHORS = 100
+ANCHORS = 500  # fewer than a few times the dimensions leave the rotation open
 
 
 def rigorous(report: Report, truth: Truth, rng: np.random.Generator, turn: bool) -> None:

@@ -94,12 +94,11 @@ class Records:
     ) -> None:
         """Embeddings with a label for every row."""
         folder = self.folder / "embeddings"
-        with storage_errors(self.folder):
-            folder.mkdir(exist_ok=True)
-            with staged(folder / f"{name}.safetensors") as path:
-                save_file(dict(arrays), path)
-            for table, own in labels.items():
-                write_labels(folder / f"{name}-{table}.tsv", own)
+        for table, own in labels.items():
+            with staged(folder / f"{name}-{table}.tsv") as path:
+                write_labels(path, own)
+        with staged(folder / f"{name}.safetensors") as path:  # last: where it is, its labels are
+            save_file(dict(arrays), path)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.csv"

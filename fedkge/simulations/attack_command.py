@@ -67,8 +67,9 @@ def attack_recorded_run(
 
 def _is_headline(finding: Finding) -> bool:
     """The first figures of each attack; of membership, those that cold starts do not explain."""
-    membership = finding.metric == "auc" and finding.regime.endswith("entity-seen")
-    return finding.possible and (finding.metric in _HEADLINES or membership)
+    if finding.attack == "membership":
+        return finding.metric in ("auc", "accuracy") and finding.regime.endswith("entity-seen without it")
+    return finding.possible and finding.metric in _HEADLINES
 
 
 def _clients(text: str | None) -> list[int] | None:

@@ -17,7 +17,10 @@ from fedkge.errors import FedkgeError, InputError
 from fedkge.simulations import (
     attack_command,
     data_commands,
+    export_command,
+    init_command,
     list_command,
+    predict_command,
     report_command,
     reproduce_command,
     run_commands,
@@ -42,6 +45,9 @@ app.command("attack")(attack_command.attack_recorded_run)
 app.command("flower-config")(run_commands.write_flower_config)
 app.command("reproduce")(reproduce_command.reproduce_table)
 app.command("report")(report_command.report_runs)
+app.command("init")(init_command.write_starter)
+app.command("predict")(predict_command.predict_answers)
+app.command("export")(export_command.export_embeddings)
 app.command("list")(list_command.list_names)
 
 

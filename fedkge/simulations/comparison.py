@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,28 @@ class Comparison:
     def frame(self) -> pd.DataFrame:
         return pd.DataFrame([self._record(row) for row in self.rows])
 
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """All runs' metrics by round, with strategy and seed."""
+        return self._joined(lambda result: result.metrics)
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        """All runs' messages by round, with strategy and seed."""
+        return self._joined(lambda result: result.messages)
+
+    def _repr_html_(self) -> str:
+        html: str = self.frame.to_html(index=False)
+        return html
+
+    def _joined(self, part: Callable[[RunResult], pd.DataFrame]) -> pd.DataFrame:
+        frames = [
+            part(result).assign(strategy=name, seed=Experiment.load(result.folder / "experiment.toml").seed)
+            for name, results in self.runs.items()
+            for result in results
+        ]
+        return pd.concat(frames, ignore_index=True)
+
     def _record(self, row: Row) -> dict[str, Any]:
         return {
             "strategy": row.strategy,
@@ -63,6 +86,7 @@ def compare(
     folder: Path,
     seeds: int = 1,
     watch: Watch | None = None,
+    track: Sequence[str] = (),
 ) -> Comparison:
     """Run each strategy once per seed; the seed changes the split too, and all strategies share it."""
     for name in strategies:
@@ -76,7 +100,7 @@ def compare(
             federation = experiment.federation.model_copy(update={"strategy": name})
             one = seeded.model_copy(update={"federation": federation})
             observer = watch(f"{name}, seed {seed}") if watch else None
-            runs[name].append(run(one, folder / f"{name}-seed{seed}", observer, split))
+            runs[name].append(run(one, folder / f"{name}-seed{seed}", observer, split, track=track))
     comparison = Comparison(
         tuple(row_of(name, [each.summary for each in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},

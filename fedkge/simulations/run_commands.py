@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedkge.simulations.completion import complete_setting
+from fedkge.simulations.defaults import QUICKSTART, free_folder
 from fedkge.storage import storage_errors
 
 if TYPE_CHECKING:
@@ -24,14 +26,18 @@ File = Annotated[
     Path | None, typer.Argument(metavar="[EXPERIMENT.toml]", help="Default: the embedded quickstart.")
 ]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", help="Override: section.key=value. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override: section.key=value. May be repeated.", autocompletion=complete_setting
+    ),
+]
+Track = Annotated[
+    list[str] | None, typer.Option(help="Also log to tensorboard, mlflow or wandb. May be repeated.")
 ]
 Engine = Annotated[str | None, typer.Option(help="inline or ray.")]
 Address = Annotated[str | None, typer.Option(help="A Ray cluster, such as host:6379 or auto.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-
-QUICKSTART = Path(__file__).parent / "quickstart.toml"
 
 
 def run_experiment(
@@ -43,6 +49,7 @@ def run_experiment(
     engine: Engine = None,
     ray_address: Address = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,13 +60,13 @@ def run_experiment(
     if resume is not None:
         given = _read(file, sets, engine, ray_address) if file or sets else None
         with RunDisplay(quiet) as display:
-            result = runs.resume(resume, display.track(f"resuming {resume}"), given)
+            result = runs.resume(resume, display.track(f"resuming {resume}"), given, track or ())
     else:
         experiment = _read(file, sets, engine, ray_address)
-        folder = out or _free(f"{experiment.name}-{experiment.federation.strategy}")
+        folder = out or free_folder(f"{experiment.name}-{experiment.federation.strategy}")
         title = f"{experiment.federation.strategy} {experiment.model.name}"
         with RunDisplay(quiet) as display, _resumable(folder):
-            result = runs.run(experiment, folder, display.track(title))
+            result = runs.run(experiment, folder, display.track(title), track=track or ())
     if as_json:
         print(json.dumps(result.summary, indent=2))
         return
@@ -78,6 +85,7 @@ def compare_strategies(
     out: Annotated[Path | None, typer.Option(help="A new folder (default: runs/NAME-comparison-N).")] = None,
     engine: Engine = None,
     ray_address: Address = None,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -87,10 +95,10 @@ def compare_strategies(
 
     overrides = [*(sets or []), *([f"federation.target_mrr={target_mrr}"] if target_mrr is not None else [])]
     experiment = _read(file, overrides, engine, ray_address)
-    folder = out or _free(f"{experiment.name}-comparison")
+    folder = out or free_folder(f"{experiment.name}-comparison")
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     with RunDisplay(quiet) as display:
-        comparison = compare(experiment, names, folder, seeds, display.track)
+        comparison = compare(experiment, names, folder, seeds, display.track, track or ())
     if as_json:
         print(comparison.frame.to_json(orient="records", indent=2))
         return
@@ -126,13 +134,6 @@ def _read(
     if ray_address is not None:
         overrides.append(f"engine.ray_address={ray_address}")
     return Experiment.load(file or QUICKSTART).override(overrides)
-
-
-def _free(stem: str) -> Path:
-    number = 1
-    while (folder := Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return folder
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from safetensors.numpy import save_file
 
 from fedkge.attacks import ATTACKS
 from fedkge.client.keyring import ROSTER, create_identity
@@ -32,7 +31,6 @@ from fedkge.datasets import (
     partition,
     write_graph,
 )
-from fedkge.datasets.text import write_labels
 from fedkge.errors import DataError, InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.app import serve
@@ -46,6 +44,7 @@ from fedkge.simulations.adversary import check_adversary, keep_states
 from fedkge.simulations.engines import NodeConfig, open_grid
 from fedkge.simulations.environment import describe
 from fedkge.simulations.report import write_report
+from fedkge.simulations.tracking import check_trackers, tracked
 from fedkge.storage import storage_errors
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run"]
@@ -66,6 +65,24 @@ class RunResult:
     def messages(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / "messages.csv")
 
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Means over all clients with their 95 % intervals: a row for each split and metric."""
+        return pd.DataFrame(
+            [
+                {"split": split, "metric": name, "value": each["value"], "low": low, "high": high}
+                for split in ("valid", "test")
+                for name, each in self.summary["utility"][split].items()
+                if isinstance(each, dict)
+                for low, high in [each["interval"]]
+            ],
+            columns=["split", "metric", "value", "low", "high"],
+        )
+
+    def _repr_html_(self) -> str:
+        html: str = self.frame.to_html(index=False)
+        return html
+
     def test(self, metric: str = "mrr") -> float:
         return float(self.summary["utility"]["test"][metric]["value"])
 
@@ -76,12 +93,14 @@ def run(
     observer: Observer | None = None,
     split: Split | None = None,
     tampering: Mapping[int, Path] | None = None,
+    track: Sequence[str] = (),
 ) -> RunResult:
-    """Run an experiment in a new folder; `split` spares dividing the data again.
+    """Run an experiment in a new folder; `split` spares dividing the data again, `track` names trackers.
 
     `tampering` makes clients malicious, each by a plan of fedkge.attacks.membership.tampering.
     """
     _check_names(experiment)
+    check_trackers(track)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
     split = split or divide(experiment)
@@ -93,11 +112,17 @@ def run(
         split = _pooled(split)
     _check_confidential(experiment, split)
     _lay_out(folder, experiment, split)
-    return _reported(_serve(experiment, folder, observer, resumed=False, tampering=tampering or {}))
+    return _reported(_serve(experiment, folder, observer, track, resumed=False, tampering=tampering or {}))
 
 
-def resume(folder: Path, observer: Observer | None = None, experiment: Experiment | None = None) -> RunResult:
+def resume(
+    folder: Path,
+    observer: Observer | None = None,
+    experiment: Experiment | None = None,
+    track: Sequence[str] = (),
+) -> RunResult:
     """Go on with a run from its last checkpoint."""
+    check_trackers(track)
     path = folder / "experiment.toml"
     if not path.is_file():
         raise InputError(
@@ -110,7 +135,7 @@ def resume(folder: Path, observer: Observer | None = None, experiment: Experimen
         )
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
-    return _reported(_serve(stored, folder, observer, resumed=True, tampering={}))
+    return _reported(_serve(stored, folder, observer, track, resumed=True, tampering={}))
 
 
 def result_of(folder: Path) -> RunResult:
@@ -232,6 +257,7 @@ def _serve(
     experiment: Experiment,
     folder: Path,
     observer: Observer | None,
+    track: Sequence[str],
     resumed: bool,
     tampering: Mapping[int, Path],
 ) -> RunResult:
@@ -249,8 +275,12 @@ def _serve(
         }
         for number in range(experiment.data.clients)
     }
-    with open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid:
-        summary = serve(grid, experiment, folder, observer, resumed)
+    with (
+        tracked(track, experiment, folder, observer) as watch,
+        open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
+    ):
+        summary = serve(grid, experiment, folder, watch, resumed)
+        watch.end(summary)
     if _is_secure(experiment):
         summary["utility"]["per_client"] = _own_scores(folder, run_id, experiment.data.clients)
         Records(folder).write_json("summary.json", summary)
@@ -282,17 +312,14 @@ def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:
 
 def _export(folder: Path, run_id: int, experiment: Experiment, best: int) -> None:
     """Each client's embeddings of the best round, with labels; then its states are no longer needed."""
-    states = folder / "clients" / f"run-{run_id}"
+    states, records = folder / "clients" / f"run-{run_id}", Records(folder)
+    for number in range(experiment.data.clients):
+        name = f"client-{number}"
+        state = StateFiles(states / name).newest(best)
+        if state is None:
+            raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
+        graph = load_graph(folder / "data" / name)
+        labels = {"entity": graph.entity_labels, "relation": graph.relation_labels}
+        records.write_tables(name, {table: state.tables[table] for table in labels}, labels)
     with storage_errors(folder):
-        (folder / "embeddings").mkdir(exist_ok=True)
-        for number in range(experiment.data.clients):
-            name = f"client-{number}"
-            state = StateFiles(states / name).newest(best)
-            if state is None:
-                raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
-            graph = load_graph(folder / "data" / name)
-            tables = {name: table for name, table in state.tables.items() if name in ("entity", "relation")}
-            save_file(tables, folder / "embeddings" / f"{name}.safetensors")
-            write_labels(folder / "embeddings" / f"{name}-entity.tsv", graph.entity_labels)
-            write_labels(folder / "embeddings" / f"{name}-relation.tsv", graph.relation_labels)
         shutil.rmtree(folder / "clients")

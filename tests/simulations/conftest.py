@@ -11,6 +11,7 @@ import pytest
 
 from fedkge.experiment import Experiment
 from fedkge.simulations import engines
+from fedkge.simulations.runs import RunResult, run
 
 TINY = [
     "data.clients=3",
@@ -72,3 +73,18 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Letter, bytes
 
     monkeypatch.setattr(engines.InlineGrid, "deliver", recorded)
     return seen
+
+
+SMALLEST = "data.dataset=synthetic:entities=40,relations=4,triples=160"
+
+
+@pytest.fixture(scope="session")
+def smallest() -> Experiment:
+    """Forty entities, two rounds: for tests of what surrounds a run."""
+    return Experiment().override([*TINY, *PLAIN, SMALLEST, "federation.rounds=2"])
+
+
+@pytest.fixture(scope="session")
+def finished(smallest: Experiment, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run that ended; look, and change nothing."""
+    return run(smallest, tmp_path_factory.mktemp("finished"))

@@ -175,13 +175,13 @@ def test_strategies_that_share_nothing_are_as_without_protection(
 def test_masked_means_agree_with_plain_means_of_the_same_uploads(
     precision: str, secret: Make, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delta, move = SecureParticipant._delta, SecureFederation._move
+    write, move = SecureParticipant._write_delta, SecureFederation._move
     sent: dict[int, Upload] = {}
     moved: dict[int, dict[int, np.ndarray]] = {}  # client -> row -> how far it moved, exactly
     initial: dict[str, dict[int, np.ndarray]] = {"entity": {}, "relation": {}}
     encoding, rounding = [], []
 
-    def sending(self: SecureParticipant, session: Any) -> Any:
+    def sending(self: SecureParticipant, words: Any) -> None:
         tables = {}
         for name, holding in self.holdings.items():
             ids = self.tables[name].shared[holding.places]  # type: ignore[index]
@@ -192,7 +192,7 @@ def test_masked_means_agree_with_plain_means_of_the_same_uploads(
                 exact = rows.astype(np.float64) - self.reference[name]
                 moved[self.client] = dict(zip(ids.tolist(), exact, strict=True))
         sent[self.client] = Upload(1, self.client, tables)
-        return delta(self, session)
+        write(self, words)
 
     def moving(self: SecureFederation, total: Total) -> None:
         move(self, total)
@@ -210,7 +210,7 @@ def test_masked_means_agree_with_plain_means_of_the_same_uploads(
             masked = np.array([initial[name][row] for row in table.ids.tolist()], np.float64) + table.rows
             rounding.append(np.abs(masked - plain.rows).max())
 
-    monkeypatch.setattr(SecureParticipant, "_delta", sending)
+    monkeypatch.setattr(SecureParticipant, "_write_delta", sending)
     monkeypatch.setattr(SecureFederation, "_move", moving)
     runs.run(secret("federation.strategy=FedER", f"federation.precision={precision}"), out)
     bound = FixedPoint(8.0, 3).error_bound
@@ -275,29 +275,34 @@ def traces(wire: bytes, labels: set[str], rows: list[np.ndarray], words: list[by
     return found | {f"words {i}" for i, own in enumerate(words) if own in wire}
 
 
-@pytest.mark.parametrize("strategy", ["FedR", "FedE"])
+@pytest.mark.parametrize(("strategy", "union"), [("FedR", "private"), ("FedE", "private"), ("FedR", "oprf")])
 def test_no_label_hash_or_row_of_any_client_reaches_the_server(
-    strategy: str, secret: Make, tiny: Make, tmp_path: Path, carried: Carried, monkeypatch: pytest.MonkeyPatch
+    strategy: str,
+    union: str,
+    secret: Make,
+    tiny: Make,
+    tmp_path: Path,
+    carried: Carried,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = {"FedR": "relation", "FedE": "entity"}[strategy]
     rows: list[np.ndarray] = []
     words: list[bytes] = []
-    trained, delta = Participant._train, SecureParticipant._delta
+    trained, write = Participant._train, SecureParticipant._write_delta
 
     def training(self: Participant, round: int) -> None:
         trained(self, round)
         rows.extend(self.model.tables[name].copy())
 
-    def encoding(self: SecureParticipant, session: Any) -> Any:
-        vector = delta(self, session)
+    def encoding(self: SecureParticipant, vector: Any) -> None:
+        write(self, vector)
         words.extend(block.tobytes() for block in vector[: -TRAINING.num_words].reshape(-1, 8) if block.any())
         words.append(vector[-TRAINING.num_words :].tobytes())  # the figures
-        return vector
 
     monkeypatch.setattr(Participant, "_train", training)
-    monkeypatch.setattr(SecureParticipant, "_delta", encoding)
+    monkeypatch.setattr(SecureParticipant, "_write_delta", encoding)
     settings = (f"federation.strategy={strategy}", "federation.rounds=2")
-    runs.run(secret(*settings), tmp_path / "secret")
+    runs.run(secret(*settings, f"privacy.union={union}", "privacy.query_budget=64"), tmp_path / "secret")
     graphs = [load_graph(tmp_path / "secret" / "data" / f"client-{number}") for number in range(3)]
     labels = {label for graph in graphs for label in (*graph.relation_labels, *graph.entity_labels)}
     labels = {label for label in labels if len(label) > 5} - {"entity"}  # shorter ones turn up in noise

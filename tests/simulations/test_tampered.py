@@ -21,7 +21,7 @@ def areas(findings, target):
 
 
 def test_uploads_in_the_clear_give_members_away(tiny, out):
-    run(tiny(*LONG, *STRONG, "adversary.record=every"), out)
+    run(tiny(*LONG, *STRONG, "data.clients=2", "adversary.record=every"), out)
     recorded = RecordedRun(out)
     server, allied, alone = recorded.views([0], 1.0)
     found = {

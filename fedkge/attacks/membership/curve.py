@@ -10,7 +10,7 @@ import numpy as np
 from fedkge.attacks.membership.guess import Bools, Values
 from fedkge.errors import DataError
 
-__all__ = ["RATES", "Curve", "Interval"]
+__all__ = ["RATES", "Curve", "Interval", "area", "highest"]
 
 RATES = (0.01, 0.001)  # false-positive rates at which attacks are compared
 _RESAMPLES = 200
@@ -45,11 +45,11 @@ class Curve:
     @property
     def auc(self) -> float:
         """The chance that a member is ranked above a non-member, ties counted half."""
-        return float(_area(self.fpr, self.tpr))
+        return float(area(self.fpr, self.tpr))
 
     def tpr_at(self, rate: float) -> float:
         """The largest share of members found with at most that share of false alarms; no interpolation."""
-        return float(_highest(self.fpr, self.tpr, rate))
+        return float(highest(self.fpr, self.tpr, rate))
 
     def figures(self, rng: np.random.Generator) -> dict[str, tuple[float, Interval]]:
         """AUC and TPR at each rate, with 95 % percentile intervals over members and non-members redrawn."""
@@ -66,14 +66,16 @@ class Curve:
             count = min(size, _RESAMPLES - start)
             fpr = _cumulated(alarms, self.num_others, count, rng)
             tpr = _cumulated(hits, self.num_members, count, rng)
-            yield np.stack([_area(fpr, tpr), *(_highest(fpr, tpr, rate) for rate in RATES)], axis=1)
+            yield np.stack([area(fpr, tpr), *(highest(fpr, tpr, rate) for rate in RATES)], axis=1)
 
 
-def _area(fpr: Values, tpr: Values) -> Values:
+def area(fpr: Values, tpr: Values) -> Values:
+    """Under one curve, or under each of several."""
     return np.asarray(np.trapezoid(tpr, fpr, axis=-1))
 
 
-def _highest(fpr: Values, tpr: Values, rate: float) -> Values:
+def highest(fpr: Values, tpr: Values, rate: float) -> Values:
+    """The share of members found where at most that share of the others is."""
     # A rate such as 7/7000 may come out a bit above 0.001.
     last = (fpr <= rate * (1 + 1e-9)).sum(axis=-1, keepdims=True) - 1
     highest: Values = np.take_along_axis(tpr, last, axis=-1)[..., 0]

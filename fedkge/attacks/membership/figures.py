@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedkge.attacks.membership.clusters import entity_intervals
 from fedkge.attacks.membership.curve import RATES, Curve, Interval
 from fedkge.attacks.membership.decisions import decision_figures
 from fedkge.attacks.membership.guess import Bools, Guess
@@ -28,9 +30,16 @@ class Figure:
 
 
 def figures_of(
-    guess: Guess, answers: Answers, rng: np.random.Generator, bars: Bars | None = None
+    guess: Guess,
+    answers: Answers,
+    rng: np.random.Generator,
+    bars: Bars | None = None,
+    ends: NDArray[np.int64] | None = None,
 ) -> list[Figure]:
-    """Every figure on every subset that has members and others; bars add the rates they really give."""
+    """Every figure on every subset that has members and others; bars add the rates they really give.
+
+    Intervals redraw triples, or entities if the ends of the triples are given.
+    """
     found = []
     for subset, chosen in answers.subsets.items():
         member = answers.member[chosen]
@@ -38,6 +47,9 @@ def figures_of(
             continue
         part = Guess(guess.certainty[chosen], guess.member[chosen])
         values = decision_figures(part.member, member) | Curve.of(part.certainty, member).figures(rng)
+        if ends is not None:
+            intervals = entity_intervals(part, member, ends[chosen], rng)
+            values = {metric: (value, intervals[metric]) for metric, (value, _) in values.items()}
         if bars is not None:
             values |= _calibrated(part, member, bars)
         counts = int(member.sum()), int((~member).sum())

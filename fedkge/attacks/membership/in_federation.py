@@ -65,9 +65,11 @@ class Played:
     note: str
 
     def curves(self) -> dict[str, Curve]:
-        """ROC curves on the triples whose parts were trained."""
-        seen, member = self.game.answers.seen, self.game.answers.member
-        return {name: Curve.of(guess.certainty[seen], member[seen]) for name, guess in self.guesses.items()}
+        """ROC curves on the triples whose parts other train triples have."""
+        chosen, member = self.game.answers.matched, self.game.answers.member
+        return {
+            name: Curve.of(guess.certainty[chosen], member[chosen]) for name, guess in self.guesses.items()
+        }
 
 
 def play(view: View, truth: Truth, target: int | None, rng: np.random.Generator) -> Played | str:
@@ -99,7 +101,7 @@ def findings_of(
     note: str,
 ) -> list[Finding]:
     """The published figures, or the curve's on every subset."""
-    figures = figures_of(guess, game.answers, rng)
+    figures = figures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
     chosen = [figure for figure in figures if (figure.metric in DECISIONS) == (protocol == "paper")]
     return [_finding(figure, view, target, protocol, signal, note) for figure in chosen]
 

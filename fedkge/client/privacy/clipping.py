@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedkge.client.arrays import Floats
+from fedkge.client.compiled import compiled
 from fedkge.client.gradients import Objective, TripleGradients, triple_gradients
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import NegativeSampler
@@ -22,12 +23,24 @@ def clip(gradients: TripleGradients, norms: Floats, bound: float, share: float =
 
     A triple whose gradient is not finite is left out: it could not be shortened.
     """
-    finite = np.isfinite(norms)
-    lengths = np.where(finite, norms, 1).astype(np.float64) * _SLACK
-    weights = np.where(finite, share * np.minimum(1, bound / np.maximum(lengths, 1e-300)), 0)
-    if not finite.all():
-        _silence(gradients, ~finite)
-    gradients.weigh(weights.astype(np.float32))
+    weights = np.empty_like(norms)
+    if _weights(norms, bound / _SLACK, share, weights):
+        _silence(gradients, ~np.isfinite(norms))
+    gradients.weigh(weights)
+
+
+@compiled
+def _weights(norms: Floats, bound: float, share: float, out: Floats) -> int:
+    """What to multiply each triple by; returns how many norms are not finite."""
+    broken = 0
+    for b in range(norms.shape[0]):
+        norm = np.float64(norms[b])
+        if abs(norm) < np.inf:
+            out[b] = share if norm <= bound else share * bound / norm
+        else:  # infinite, or not a number
+            out[b] = 0
+            broken += 1
+    return broken
 
 
 def percentile(norms: Floats, share: float) -> float:

@@ -21,6 +21,7 @@ BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until
 _WORTH = 0.5  # lazy noise saves if a step reads less than this share of the entities
 
 Debts = NDArray[np.float64]
+Marks = NDArray[np.bool_]
 
 
 class DenseNoise:
@@ -61,6 +62,7 @@ class LazyNoise(DenseNoise):
         super().__init__(stream)
         self.tables = tables
         self.variance = 0.0  # that every row has been charged with since the beginning
+        self._named = {name: np.zeros(len(table), dtype=np.bool_) for name, table in tables.items()}
         self.paid: dict[str, Debts] = {name: np.zeros(len(table)) for name, table in tables.items()}
 
     def add(self, gradient: Floats, deviation: float) -> None:
@@ -80,10 +82,10 @@ class LazyNoise(DenseNoise):
 
     def _settle(self, name: str, first: Ids, second: Ids) -> None:
         """Pay the rows named in either list, each once."""
-        paid = self.paid[name]
+        paid, named = self.paid[name], self._named[name]
         rows = np.empty(min(len(first) + len(second), len(paid)), dtype=np.int32)
         since = np.empty(len(rows))
-        count = _collect(first, second, paid, self.variance, rows, since)
+        count = _collect(first, second, paid, self.variance, named, rows, since)
         self._pay(name, rows[:count], since[:count])
 
     def _pay(self, name: str, rows: Ids, since: Debts) -> None:
@@ -114,14 +116,22 @@ def choose_noise(
 
 
 @compiled
-def _collect(first: Ids, second: Ids, paid: Debts, variance: float, rows: Ids, since: Debts) -> int:
-    """The rows in either list that owe something, and up to where they were paid; now they are paid."""
-    count = 0
+def _collect(
+    first: Ids, second: Ids, paid: Debts, variance: float, named: Marks, rows: Ids, since: Debts
+) -> int:
+    """The rows in either list that owe something, and up to where they were paid; now they are paid.
+
+    They come in ascending order, so that the memory they lie in is walked through once.
+    """
     for ids in (first, second):
         for i in range(ids.shape[0]):
-            e = ids[i]
-            if e >= 0 and paid[e] < variance:
-                rows[count], since[count] = e, paid[e]
-                paid[e] = variance
-                count += 1
+            if ids[i] >= 0:
+                named[ids[i]] = True
+    count = 0
+    for row in range(named.shape[0]):
+        if named[row] and paid[row] < variance:
+            rows[count], since[count] = row, paid[row]
+            paid[row] = variance
+            count += 1
+        named[row] = False
     return count

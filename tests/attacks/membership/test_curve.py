@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedkge.attacks.membership.clusters import entity_intervals
 from fedkge.attacks.membership.curve import RATES, Curve
 from fedkge.attacks.membership.decisions import decision_figures
+from fedkge.attacks.membership.guess import Guess
 from fedkge.attacks.membership.plots import plot_curves
 from fedkge.errors import DataError
 
@@ -74,6 +76,42 @@ def test_intervals_cover_the_true_area():
         low, high = Curve.of(rng.normal(size=600) + member, member).figures(rng)["auc"][1]
         covered += low <= 0.7602 <= high
     assert covered >= 34
+
+
+def test_entity_intervals_cover_chance_where_rows_alone_decide():
+    """Scores that entities decide, and no membership: redrawing triples is too sure, entities is not."""
+    inside = {"triples": 0, "entities": 0}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        ends = rng.integers(0, 25, (600, 2))
+        certainty = rng.normal(size=25)[ends].sum(axis=1)
+        member = rng.normal(size=25)[ends].sum(axis=1) > 0  # some entities have many members, others few
+        guess = Guess(certainty, certainty > certainty.mean())
+        intervals = {
+            "triples": Curve.of(certainty, member).figures(rng)["auc"][1],
+            "entities": entity_intervals(guess, member, ends, rng)["auc"],
+        }
+        for name, (low, high) in intervals.items():
+            inside[name] += low <= 0.5 <= high
+    assert inside["triples"] < 15
+    assert inside["entities"] >= 24
+
+
+def test_equal_entity_weights_give_the_curves_own_figures(monkeypatch):
+    rng = np.random.default_rng(0)
+    certainty, member = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.4
+
+    class Equal:
+        def exponential(self, size):
+            return np.ones(size)
+
+    guess = Guess(certainty, certainty > 4)
+    found = entity_intervals(guess, member, rng.integers(0, 30, (200, 2)), Equal())
+    curve = Curve.of(certainty, member)
+    assert found["auc"] == pytest.approx((curve.auc, curve.auc))
+    assert found["tpr@1.0%"] == pytest.approx((curve.tpr_at(0.01),) * 2)
+    for name, (value, _) in decision_figures(guess.member, member).items():
+        assert found[name] == pytest.approx((value, value))
 
 
 def test_rates_follow_the_standard_definition():

@@ -9,7 +9,7 @@ import pytest
 
 from fedkge.attacks import ATTACKS
 from fedkge.attacks.membership.games import game_about
-from fedkge.attacks.membership.in_federation import Membership
+from fedkge.attacks.membership.in_federation import Membership, play
 from fedkge.attacks.membership.relation_fit import fitted_relations
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, View
@@ -129,6 +129,14 @@ def test_planted_members_are_found(truth):
     assert auc(findings, "score (fitted relations), all").value > 0.8
     assert auc(findings, "score, entity-seen without it").low > 0.5
     assert auc(findings, "control: degrees, all").at_chance
+
+
+def test_curves_are_those_of_the_findings(truth):
+    view = view_with(truth, *planted(truth))
+    played = play(view, truth, 1, np.random.default_rng(0))
+    findings = Membership().assess(view, truth, "rigorous", np.random.default_rng(0))
+    for name, curve in played.curves().items():
+        assert curve.auc == pytest.approx(auc(findings, f"{name}, entity-seen without it").value)
 
 
 def test_random_rows_tell_nothing(truth):

@@ -1,0 +1,102 @@
+"""A client's model as a finished run left it: its graph, and its rows of the best round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from heapq import nlargest
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from fedkge.client.models import MODELS, Model
+from fedkge.datasets import KnowledgeGraph, load_graph
+from fedkge.errors import DataError, InputError
+from fedkge.experiment import Experiment
+
+__all__ = ["Trained", "load_trained", "trained_clients"]
+
+_NEAREST = 5
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One client at the end of a run."""
+
+    client: int
+    graph: KnowledgeGraph
+    model: Model
+
+    def entity(self, label: str) -> int:
+        """The row of an entity; a label it does not know is answered with the nearest ones."""
+        return _place(label, self.graph.entity_labels, f"entity of client {self.client}")
+
+    def relation(self, label: str) -> int:
+        return _place(label, self.graph.relation_labels, f"relation of client {self.client}")
+
+
+def trained_clients(folder: Path) -> list[int]:
+    """The clients whose embeddings a run folder holds."""
+    _require_run(folder)
+    files = (folder / "embeddings").glob("client-*.safetensors")
+    clients = sorted(int(file.stem.removeprefix("client-")) for file in files)
+    if not clients:
+        raise InputError(
+            f"{folder}: no client's embeddings; finish the run with 'fedkge run --resume {folder}' "
+            "(under Flower's own runtime they stay with the clients)"
+        )
+    return clients
+
+
+def load_trained(folder: Path, client: int) -> Trained:
+    """A client's model out of the folder of a finished run."""
+    clients = trained_clients(folder)
+    if client not in clients:
+        raise InputError(
+            f"{folder}: no embeddings of client {client}; it has clients {', '.join(map(str, clients))}"
+        )
+    settings = Experiment.load(folder / "experiment.toml").model
+    graph = load_graph(folder / "data" / f"client-{client}")
+    path = folder / "embeddings" / f"client-{client}.safetensors"
+    try:
+        tables = load_file(path)
+        entity, relation = tables["entity"], tables["relation"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); run the experiment again") from error
+    if (len(entity), len(relation)) != (graph.num_entities, graph.num_relations):
+        raise DataError(
+            f"{path}: {len(entity)} entity and {len(relation)} relation rows for {graph.num_entities} and "
+            f"{graph.num_relations} labels in {folder / 'data'}; run the experiment again"
+        )
+    kind = MODELS[settings.name]
+    return Trained(client, graph, kind(settings, entity, relation, kind.relation_scale(graph)))
+
+
+def _require_run(folder: Path) -> None:
+    if not (folder / "experiment.toml").is_file():
+        raise InputError(
+            f"{folder} is not a run folder (it has no experiment.toml); give the folder of a run"
+        )
+
+
+def _place(label: str, labels: Sequence[str], kind: str) -> int:
+    try:
+        return labels.index(label)
+    except ValueError:
+        near = ", ".join(f"'{other}'" for other in _nearest(label, labels))
+        raise InputError(f"unknown {kind}: '{label}'; the nearest: {near}") from None
+
+
+def _nearest(label: str, labels: Sequence[str]) -> list[str]:
+    """The labels most like it; one that contains it counts as nearer than any that does not."""
+    wanted = label.casefold()
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)  # what it works out about the second text is kept
+
+    def likeness(other: str) -> tuple[bool, float]:
+        matcher.set_seq1(other.casefold())
+        return bool(wanted) and wanted in other.casefold(), matcher.ratio()
+
+    return nlargest(_NEAREST, labels, key=likeness)

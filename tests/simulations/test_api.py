@@ -1,0 +1,81 @@
+"""The command line as functions: quick to import, at home in a notebook, results as frames."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import fedkge
+from fedkge.experiment import Experiment
+from fedkge.simulations.runs import RunResult
+
+HEAVY = ("torch", "flwr", "ray", "numba", "pandas", "pykeen", "matplotlib", "sklearn")
+
+
+@pytest.mark.parametrize("module", ["fedkge", "fedkge.simulations.cli"])
+def test_importing_brings_in_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_promised_is_there() -> None:
+    for name in fedkge.__all__:
+        assert callable(getattr(fedkge, name))
+        assert name in dir(fedkge)
+    with pytest.raises(AttributeError, match="it has Experiment, compare"):
+        fedkge.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_run_within_an_event_loop_prints_nothing(
+    smallest: Experiment, finished: RunResult, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook's cell runs inside a loop."""
+
+    async def cell() -> RunResult:
+        return fedkge.run(smallest, out)
+
+    result = asyncio.run(cell())
+    assert result.summary["result_hash"] == finished.summary["result_hash"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_results_are_frames(finished: RunResult) -> None:
+    again = fedkge.open_run(finished.folder)
+    assert again.summary == finished.summary
+    for frame in (again.metrics, again.messages, again.frame):
+        assert isinstance(frame, pd.DataFrame)
+        assert len(frame) > 0
+    found = again.frame.set_index(["split", "metric"]).loc[("test", "mrr")]
+    assert found["value"] == again.test("mrr")
+    assert found["low"] <= found["value"] <= found["high"]
+    assert "<table" in again._repr_html_()
+
+
+def test_a_comparison_joins_its_runs(smallest: Experiment, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(smallest.to_toml())
+    found = fedkge.compare(path, ["Local", "FedR"], tmp_path / "c", progress=True)
+    assert set(found.frame["strategy"]) == {"Local", "FedR"}
+    assert set(found.messages.groupby("strategy")["bytes"].sum().index) == {"Local", "FedR"}
+    for name, (result,) in found.runs.items():
+        part = found.metrics[found.metrics["strategy"] == name]
+        assert len(part) == len(result.metrics)
+        assert set(part["seed"]) == {0}
+
+
+def test_the_default_folder_is_the_first_free_one(
+    smallest: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "quickstart-Local-1").mkdir(parents=True)
+    result = fedkge.run(smallest.override(["federation.strategy=Local"]))
+    assert result.folder == tmp_path / "runs" / "quickstart-Local-2"
+    assert fedkge.resume(result.folder).summary == result.summary

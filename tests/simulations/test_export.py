@@ -1,0 +1,129 @@
+"""Embeddings in other formats hold the same rows and labels, and PyKEEN's models give the same scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pykeen.triples import TriplesFactory
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+from fedkge.client.models import MODELS
+from fedkge.datasets.container import members
+from fedkge.datasets.text import read_labels
+from fedkge.errors import InputError, UnknownNameError
+from fedkge.simulations import export as exporting
+from fedkge.simulations.cli import app
+from fedkge.simulations.export import export
+from fedkge.simulations.pykeen_model import PEERS, pykeen_model
+from fedkge.simulations.trained import Trained
+from tests.simulations.finished import write_run
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Trained]]:
+    folder = tmp_path_factory.mktemp("run")
+    return folder, write_run(folder, "RotatE")
+
+
+def test_safetensors_with_labels(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:
+    folder, trained = clients
+    export(folder, "safetensors", out=tmp_path / "x")
+    for each in trained:
+        name = f"client-{each.client}"
+        with safe_open(tmp_path / "x" / f"{name}.safetensors", framework="numpy") as file:
+            assert file.metadata()["model"] == "RotatE"
+            for table, rows in each.model.tables.items():
+                np.testing.assert_array_equal(file.get_tensor(table), rows)
+        (labels,) = members(tmp_path / "x" / f"{name}-entity.tsv")
+        assert tuple(read_labels(labels)) == each.graph.entity_labels
+    about = json.loads((tmp_path / "x" / "model.json").read_text(encoding="utf-8"))
+    assert (about["dim"], about["clients"]) == (6, [0, 1, 2])
+
+
+def test_npz_of_one_client(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:
+    folder, trained = clients
+    export(folder, "npz", client=1, out=tmp_path / "x")
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {"client-1.npz", "model.json"}
+    with np.load(tmp_path / "x" / "client-1.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["relation"], trained[1].model.relation.numpy())
+        assert tuple(arrays["entity_labels"]) == trained[1].graph.entity_labels
+
+
+def test_tsv_keeps_every_bit(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:
+    folder, trained = clients
+    export(folder, "tsv", client=0, out=tmp_path / "x")
+    for table, rows in trained[0].model.tables.items():
+        frame = pd.read_csv(tmp_path / "x" / f"client-0-{table}.tsv", sep="\t", index_col="label")
+        np.testing.assert_array_equal(frame.to_numpy(dtype=np.float32), rows)
+        assert tuple(frame.index) == getattr(trained[0].graph, f"{table}_labels")
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("name", PEERS)
+def test_pykeen_gives_the_same_scores(name: str, norm: int, tmp_path: Path) -> None:
+    trained = write_run(tmp_path, name, norm)[0]
+    peer = pykeen_model(trained.model, trained.graph).eval()
+    triples = trained.graph.train
+    with torch.no_grad():
+        scores = peer.score_hrt(torch.from_numpy(triples.astype(np.int64)))[:, 0].numpy()
+        tails = peer.score_t(torch.from_numpy(triples[:5, :2].astype(np.int64))).numpy()  # (5, entities)
+    np.testing.assert_allclose(scores, trained.model.scores_of(*triples.T), rtol=1e-5, atol=1e-5)
+    everything = np.arange(trained.graph.num_entities, dtype=np.int32)
+    for (h, r, _), found in zip(triples[:5].tolist(), tails, strict=True):
+        ours = trained.model.scores_of(np.full_like(everything, h), np.full_like(everything, r), everything)
+        np.testing.assert_allclose(found, ours, rtol=1e-5, atol=1e-5)
+
+
+def test_a_pykeen_folder_is_read_by_pykeen_alone(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:
+    folder, trained = clients
+    export(folder, "pykeen", client=2, out=tmp_path / "x")
+    model = torch.load(tmp_path / "x" / "client-2" / "trained_model.pkl", weights_only=False)
+    assert type(model).__module__.startswith("pykeen.")
+    triples = TriplesFactory.from_path_binary(tmp_path / "x" / "client-2" / "training_triples")
+    assert tuple(triples.entity_to_id) == trained[2].graph.entity_labels
+    np.testing.assert_array_equal(triples.mapped_triples.numpy(), trained[2].graph.train)
+    with torch.no_grad():
+        scores = model.score_hrt(triples.mapped_triples)[:, 0].numpy()
+    np.testing.assert_allclose(scores, trained[2].model.scores_of(*trained[2].graph.train.T), rtol=1e-5)
+
+
+def test_a_model_that_pykeen_lacks_is_refused(tmp_path: Path) -> None:
+    assert set(MODELS) - set(PEERS) == {"TransR"}
+    trained = write_run(tmp_path, "TransR")[0]
+    with pytest.raises(UnknownNameError, match="model that PyKEEN scores as we do 'TransR'"):
+        pykeen_model(trained.model, trained.graph)
+
+
+def test_nothing_is_overwritten_or_left_half_done(
+    clients: tuple[Path, list[Trained]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = clients
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="exists already"):
+        export(folder, "tsv", out=tmp_path / "mine")
+    with pytest.raises(UnknownNameError, match=r"unknown format 'tvs'.*Did you mean 'tsv'"):
+        export(folder, "tvs", out=tmp_path / "x")
+
+    def broken(trained: Trained, place: Path) -> None:
+        (place / "some").write_text("half")
+        raise RuntimeError
+
+    monkeypatch.setitem(exporting.FORMATS, "npz", broken)
+    with pytest.raises(RuntimeError):
+        export(folder, "npz", out=tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_command_says_where(tmp_path: Path) -> None:
+    write_run(tmp_path, "TransE")
+    done = CliRunner().invoke(app, ["export", str(tmp_path), "--format", "npz", "--client", "0"])
+    assert done.exit_code == 0, done.output
+    assert "export-npz" in done.stdout
+    assert (tmp_path / "export-npz" / "client-0.npz").is_file()
