@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from fedkge.attacks.view import View
 from fedkge.storage import staged
@@ -93,8 +93,8 @@ def proportion(hits: float, count: float, design: float = 1.0) -> tuple[float, f
     if count == 0:
         return 0.0, 1.0
     tail = (1 - _CONFIDENCE) / 2
-    low = float(beta.ppf(tail, hits, count - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - tail, hits + 1, count - hits)) if hits < count else 1.0
+    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
     return low, high
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fedkge.attacks.reconstruction import ImpossibleError
 from fedkge.attacks.report import Report
@@ -72,5 +71,7 @@ def _numbers(view: View, truth: Truth, kind: str, target: int) -> tuple[Ids, Ids
 def _area(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> tuple[float, float]:
     """The area under the ROC curve, and its error where scores say nothing (Mann and Whitney, 1947)."""
     n, m = int(positive.sum()), int((~positive).sum())
+    from scipy.stats import rankdata  # a second to import
+
     area = (rankdata(scores)[positive].sum() - n * (n + 1) / 2) / (n * m)
     return float(area), float(np.sqrt((n + m + 1) / (12 * n * m)))
