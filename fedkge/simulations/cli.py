@@ -22,6 +22,7 @@ from fedkge.simulations import (
     list_command,
     predict_command,
     report_command,
+    reproduce_command,
     run_commands,
 )
 
@@ -42,6 +43,7 @@ app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
 app.command("attack")(attack_command.attack_recorded_run)
 app.command("flower-config")(run_commands.write_flower_config)
+app.command("reproduce")(reproduce_command.reproduce_table)
 app.command("report")(report_command.report_runs)
 app.command("init")(init_command.write_starter)
 app.command("predict")(predict_command.predict_answers)

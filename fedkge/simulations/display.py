@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,7 +11,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fedkge.server.progress import Observer
 from fedkge.server.progress import Progress as RunProgress
 
-__all__ = ["RunDisplay", "human_bytes"]
+if TYPE_CHECKING:
+    from fedkge.simulations.recipes.cells import TableCell
+
+__all__ = ["CellDisplay", "RunDisplay", "human_bytes"]
 
 
 class RunDisplay:
@@ -51,6 +54,22 @@ class RunDisplay:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.progress.stop()
+
+
+class CellDisplay(RunDisplay):
+    """One bar for the cells of a table, and below it one for the run of the cell that is being measured."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self.cells = self.progress.add_task("cells", total=None, state="")
+
+    def show(self, cell: TableCell, place: int, count: int) -> Observer:
+        """The next cell; the bar of the one before goes."""
+        for task in self.progress.task_ids:
+            if task != self.cells:
+                self.progress.remove_task(task)
+        self.progress.update(self.cells, completed=place, total=count, state=f"{place} of {count}")
+        return self.track(cell.title)
 
 
 def human_bytes(count: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-__all__ = ["Row", "row_of", "saved"]
+__all__ = ["Row", "interval_over_seeds", "row_of", "saved"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,20 @@ def saved(rows: Sequence[Row], row: Row, column: str) -> float | None:
     return None if not theirs or mine is None else 1 - mine / theirs
 
 
+def interval_over_seeds(values: Sequence[float]) -> tuple[float, float]:
+    """95 % by Student's t, from two seeds on."""
+    from scipy.special import stdtrit  # takes a while to import
+
+    half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / len(values) ** 0.5
+    return mean(values) - half, mean(values) + half
+
+
 def _interval(found: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """95 %: over seeds by Student's t; of a single run, over its test triples."""
+    """Over seeds; of a single run, over its test triples."""
     if len(found) == 1:
         low, high = found[0]["interval"]
         return float(low), float(high)
-    from scipy.special import stdtrit  # takes a while to import
-
-    values = [each["value"] for each in found]
-    half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / len(values) ** 0.5
-    return mean(values) - half, mean(values) + half
+    return interval_over_seeds([each["value"] for each in found])
 
 
 def _mean_or_none(values: Sequence[float | None]) -> float | None:

@@ -40,13 +40,13 @@ def test_f1_follows_from_precision_and_recall():
 def small(monkeypatch):
     graph = Synthetic(entities=50, relations=4, triples=190, seed=1).build()
     monkeypatch.setattr(membership, "load_graph", lambda name: graph)
-    monkeypatch.setattr(membership, "SIZES", ("DDB14",))
+    monkeypatch.setattr(membership, "ORDER", ("DDB14",))
     monkeypatch.setattr(membership, "MODELS", ("TransE", "DistMult"))
-    monkeypatch.setitem(membership.SCALES, "quick", membership.Scale(4, 2, 3, {"DDB14": 4}))
+    monkeypatch.setitem(membership.SIZES, "quick", membership.Size(4, 2, 3, {"DDB14": 4}))
 
 
 def test_every_cell_stands_beside_its_published_number(small, tmp_path, monkeypatch):
-    frame = membership.table("quick", tmp_path)
+    frame = membership.tables("quick", 0, tmp_path)
     assert set(frame["model"]) == set(membership.MODELS)
     row = frame.query("model == 'DistMult' and attack == 'transfer' and metric == 'precision'").iloc[0]
     assert (row["table"], row["published"]) == (3, pytest.approx(0.9828))
@@ -59,8 +59,8 @@ def test_every_cell_stands_beside_its_published_number(small, tmp_path, monkeypa
 
     monkeypatch.setattr(membership, "ask", refuse)
     monkeypatch.setattr(membership, "train_shadows", refuse)
-    assert membership.table("quick", tmp_path).equals(frame)
-    crossed = membership.cross_models("quick", tmp_path)
+    assert membership.tables("quick", 0, tmp_path).equals(frame)
+    crossed = membership.cross_models("quick", 0, tmp_path)
     assert len(crossed) == 4
     own = crossed.query("target == 'DDB14 TransE' and shadow == 'DDB14 TransE'").iloc[0]
     same = frame.query("model == 'TransE' and attack == 'transfer' and metric == 'accuracy'").iloc[0]
@@ -73,4 +73,4 @@ def test_every_cell_stands_beside_its_published_number(small, tmp_path, monkeypa
 
 def test_an_unknown_scale_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown scale 'tiny'"):
-        membership.table("tiny", tmp_path)
+        membership.tables("tiny", 0, tmp_path)

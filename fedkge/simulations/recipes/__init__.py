@@ -1,40 +1,40 @@
 """Studies of published papers, by name: each returns a tidy frame with the published figures beside ours.
 
-A recipe is called with a scale and a seed; the first line of its docstring says what it is.
+A recipe is called with a scale, a seed and a folder; what the folder has already is not measured again.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import pandas as pd
-
+from fedkge.simulations.recipes import dpkge_epsilon, dpkge_utility, fedr_figures, fedr_tables, membership
 from fedkge.simulations.recipes.dpkge_attacker import attacker_ranks, neighbouring_graphs
 from fedkge.simulations.recipes.dpkge_audit import privacy_audit
 from fedkge.simulations.recipes.dpkge_clusters import clustering
-from fedkge.simulations.recipes.dpkge_epsilon import epsilon_by_share, epsilon_over_epochs, epsilon_tables
-from fedkge.simulations.recipes.dpkge_utility import clip_study, link_prediction, loss_curves, share_sweep
+from fedkge.simulations.recipes.reconstruction import reconstruction_tables
 from fedkge.simulations.recipes.scale import Scale
+from fedkge.simulations.recipes.study import Recipe
 
 __all__ = ["RECIPES", "Recipe", "Scale"]
 
-
-class Recipe(Protocol):
-    """A study that can be run by name."""
-
-    def __call__(self, scale: Scale = ..., seed: int = ...) -> pd.DataFrame: ...
-
-
 RECIPES: dict[str, Recipe] = {
-    "dpkge-epsilon": epsilon_tables,
-    "dpkge-epsilon-epochs": epsilon_over_epochs,
-    "dpkge-epsilon-share": epsilon_by_share,
-    "dpkge-link-prediction": link_prediction,
-    "dpkge-clip": clip_study,
-    "dpkge-loss": loss_curves,
-    "dpkge-share": share_sweep,
+    "fedr-table-2": fedr_tables.link_prediction,
+    "fedr-table-5": fedr_tables.client_statistics,
+    "fedr-table-7": fedr_tables.rotate_on_three,
+    "fedr-figure-2": fedr_figures.hit_rates,
+    "fedr-figure-3": fedr_figures.rounds_to_target,
+    "fedr-figure-4": fedr_figures.loss_curves,
+    "fedr-reconstruction": reconstruction_tables,
+    "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
+    "dpkge-epsilon-epochs": dpkge_epsilon.epsilon_over_epochs,
+    "dpkge-epsilon-share": dpkge_epsilon.epsilon_by_share,
+    "dpkge-link-prediction": dpkge_utility.link_prediction,
+    "dpkge-clip": dpkge_utility.clip_study,
+    "dpkge-loss": dpkge_utility.loss_curves,
+    "dpkge-share": dpkge_utility.share_sweep,
     "dpkge-clustering": clustering,
     "dpkge-attacker": attacker_ranks,
     "dpkge-neighbours": neighbouring_graphs,
     "dpkge-audit": privacy_audit,
+    "membership": membership.tables,
+    "membership-datasets": membership.cross_datasets,
+    "membership-models": membership.cross_models,
 }

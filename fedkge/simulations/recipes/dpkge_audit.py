@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Iterator, Sequence
 
 from fedkge.attacks.privacy_audit import Audit, audit
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
+from fedkge.simulations.recipes.cells import Row, TableCell, Workshop
 from fedkge.simulations.recipes.dpkge_cells import Mode, graph_of
 from fedkge.simulations.recipes.scale import Scale
+from fedkge.simulations.recipes.study import Quantity, study
 
 __all__ = ["privacy_audit"]
 
@@ -18,37 +20,46 @@ _MODEL = ModelSettings(
 )  # no margin: a canary's own score leads its gradient
 
 
-def privacy_audit(scale: Scale = "quick", seed: int = 0) -> pd.DataFrame:
+_BOUNDS = (Quantity("epsilon", "ε claimed or guaranteed"), Quantity("at_least", "ε at least"))
+
+
+@study(_BOUNDS, within=("attacker",), seeds={"quick": 1, "full": 1})
+def privacy_audit(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """Lower bounds on ε (95 % confidence) beside what is claimed or guaranteed, from planted canaries.
 
     The canaries enter the confidential half of UMLS. With all confidential triples in every step an attack
     finds most: those rows show that the attacker is able. Quick: 600 canaries and σ = 1, 10; full: 2,000.
     """
     canaries, sigmas = (2000, (0.7, 1.0, 2.0, 10.0)) if scale == "full" else (600, (1.0, 10.0))
-    graph = graph_of("UMLS", 0.5)
-    rows = []
     for mode, batch in _WAYS:
         for sigma in sigmas:
-            training = TrainingSettings(
-                local_epochs=1,
-                batch_size=max(batch, 1),  # mode paper takes √N
-                negatives=1,
-                learning_rate=0.01,
-                optimizer="SGD",
-                loss="logistic",
-            )
-            dp = DPSettings(mode=mode, sigma=sigma, clip=1.0, delta=1e-5)
-            name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
-            found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
-            rows += [_row(one, name) for one in found]
-    return pd.DataFrame(rows)
+            for seed in seeds:
+                yield _audited(mode, batch, sigma, canaries, seed)
 
 
-def _row(found: Audit, batch: str) -> dict[str, object]:
+def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> TableCell:
+    training = TrainingSettings(
+        local_epochs=1,
+        batch_size=max(batch, 1),  # mode paper takes √N
+        negatives=1,
+        learning_rate=0.01,
+        optimizer="SGD",
+        loss="logistic",
+    )
+    dp = DPSettings(mode=mode, sigma=sigma, clip=1.0, delta=1e-5)
+
+    def measure(workshop: Workshop) -> list[Row]:
+        del workshop
+        graph = graph_of("UMLS", 0.5)
+        found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
+        return [_row(one) for one in found]
+
+    name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
+    return TableCell({"mode": mode, "batch": name, "sigma": sigma, "seed": seed}, measure, f"{canaries}")
+
+
+def _row(found: Audit) -> Row:
     return {
-        "mode": found.mode,
-        "batch": batch,
-        "sigma": found.sigma,
         "attacker": found.attacker,
         "epsilon": found.claimed,
         "epsilon_is": "claimed" if found.mode == "paper" else "guaranteed",

@@ -1,18 +1,15 @@
 """Membership inference on whole graphs beside Tables 3, 5, 6 and 7 of Wang et al. (2021).
 
-Each cell, a dataset and a model, is kept in the folder as soon as it is done, and not computed again.
+Answers of trained models are kept beside the runs: several recipes ask the same models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from fedkge.attacks.membership.curve import Curve
 from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
@@ -31,16 +28,19 @@ from fedkge.attacks.membership.target import (
 from fedkge.attacks.membership.thresholds import Bars
 from fedkge.attacks.membership.transfer import TransferAttack
 from fedkge.datasets import load_graph
-from fedkge.errors import InputError, UnknownNameError
+from fedkge.errors import InputError
 from fedkge.experiment import ModelSettings, TrainingSettings
 from fedkge.seeding import draw
+from fedkge.simulations.recipes.cells import Key, Row, TableCell, Workshop
 from fedkge.simulations.recipes.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
+from fedkge.simulations.recipes.scale import Scale
+from fedkge.simulations.recipes.study import Quantity, study
 from fedkge.storage import staged
 
-__all__ = ["MODELS", "SCALES", "Scale", "cross_datasets", "cross_models", "draw_curves", "table"]
+__all__ = ["MODELS", "SIZES", "Size", "cross_datasets", "cross_models", "draw_curves", "tables"]
 
 MODELS = ("TransE", "TransH", "ComplEx", "DistMult")
-SIZES = ("DDB14", "WN18RR", "NELL-995", "FB15k-237")  # the smallest first: an interrupted run has most cells
+ORDER = ("DDB14", "WN18RR", "NELL-995", "FB15k-237")  # the smallest first: an interrupted run has most cells
 NOTES = (
     "Settings follow OpenKE's examples, which the paper names, in dimension, negatives, sampling, losses and "
     "margins; rows are not normalised, there is no L2 penalty, and the optimiser is LazyAdam.",
@@ -51,10 +51,12 @@ NOTES = (
     "OpenKE does.",
 )
 _HALVE, _FIGURES = 1000, 1001
+_TABLES = {attack: number for number, attack in ATTACK_OF_TABLE.items()}
+_COLUMNS = {"all": "measured", "seen": "entity_seen", "matched": "matched"}  # by subset
 
 
 @dataclass(frozen=True)
-class Scale:
+class Size:
     """How large the models are and how long they train."""
 
     dim: int
@@ -63,59 +65,90 @@ class Scale:
     shadows: dict[str, int]  # by dataset; absent: LiRA and RMIA are not run
 
 
-SCALES = {
-    "quick": Scale(dim=50, negatives=10, epochs=60, shadows={"DDB14": 4, "WN18RR": 4}),
-    "full": Scale(dim=200, negatives=25, epochs=400, shadows=dict.fromkeys(SIZES, 16)),
+SIZES: dict[Scale, Size] = {
+    "quick": Size(dim=50, negatives=10, epochs=60, shadows={"DDB14": 4, "WN18RR": 4}),
+    "full": Size(dim=200, negatives=25, epochs=400, shadows=dict.fromkeys(ORDER, 16)),
 }
+_ONE: dict[Scale, int] = {"quick": 1, "full": 1}
+_ACCURACIES = (
+    Quantity("all", "accuracy, all triples"),
+    Quantity("seen", "accuracy, entity-seen"),
+    Quantity("matched", "accuracy, matched"),
+)
 
 
-def table(scale: Literal["quick", "full"] = "quick", folder: Path | None = None) -> pd.DataFrame:
-    """Published, measured, entity-seen: one row per dataset, model, attack and metric; notes in `attrs`."""
-    if folder is None:
-        with TemporaryDirectory() as made:
-            return table(scale, Path(made))
-    size = _scale(scale)
-    folder.mkdir(parents=True, exist_ok=True)
-    cells = [_published_cell(dataset, model, size, folder) for dataset in SIZES for model in MODELS]
-    cells += [_shadow_cell(dataset, model, size, folder) for dataset in size.shadows for model in MODELS]
-    return _beside_published(pd.concat(cells))
+@study(
+    [
+        Quantity("measured", "", "published", "measured_low", "measured_high"),
+        Quantity("entity_seen", ", entity-seen", None, "entity_seen_low", "entity_seen_high"),
+        Quantity("matched", ", matched", None, "matched_low", "matched_high"),
+    ],
+    within=("attack", "metric"),
+    seeds=_ONE,
+    notes=NOTES,
+)
+def tables(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
+    """Membership inference, tables 3, 5, 6 and 7 of Wang et al.: published attacks, and LiRA and RMIA beside.
+
+    Quick: 50 dimensions, 60 epochs; LiRA and RMIA with 4 shadows on DDB14 and WN18RR. Full: 200 dimensions,
+    400 epochs, 16 shadows. Each figure also over triples whose entities were trained on.
+    """
+    size = SIZES[scale]
+    for seed in seeds:
+        for dataset in ORDER:
+            for model in MODELS:
+                yield _cell(dataset, model, "published", size, seed, _published_rows)
+        for dataset in size.shadows:
+            for model in MODELS:
+                yield _cell(dataset, model, "with shadows", size, seed, _shadow_rows)
 
 
-def cross_datasets(scale: Literal["quick", "full"], folder: Path, model: str = "ComplEx") -> pd.DataFrame:
-    """Figure 6: transfer attacks whose shadow is another dataset; accuracy, all and entity-seen."""
-    return _transfers(_scale(scale), folder, [(dataset, model) for dataset in DATASETS])
+@study(_ACCURACIES, within=("shadow",), seeds=_ONE, notes=NOTES)
+def cross_datasets(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
+    """Membership inference, figure 6 of Wang et al.: transfer attacks whose shadow is another dataset.
+
+    ComplEx. Quick: 50 dimensions, 60 epochs. The paper draws the figure and prints no numbers.
+    """
+    for seed in seeds:
+        for dataset in ORDER:
+            yield _crossed((dataset, "ComplEx"), [(other, "ComplEx") for other in ORDER], SIZES[scale], seed)
 
 
-def cross_models(scale: Literal["quick", "full"], folder: Path, dataset: str = "DDB14") -> pd.DataFrame:
-    """Figure 7: transfer attacks whose shadow is another model."""
-    return _transfers(_scale(scale), folder, [(dataset, model) for model in MODELS])
+@study(_ACCURACIES, within=("shadow",), seeds=_ONE, notes=NOTES)
+def cross_models(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
+    """Membership inference, figure 7 of Wang et al.: transfer attacks whose shadow is another model.
+
+    DDB14. Quick: 50 dimensions, 60 epochs. The paper draws the figure and prints no numbers.
+    """
+    for seed in seeds:
+        for model in MODELS:
+            yield _crossed(("DDB14", model), [("DDB14", other) for other in MODELS], SIZES[scale], seed)
 
 
 def draw_curves(folder: Path, dataset: str, model: str, path: Path, seen: bool = True) -> None:
     """The ROC curves of one cell's attacks, on the entity-seen subset or on all triples."""
     curves = {}
-    cells = [folder / f"{dataset}-{model}{end}.npz" for end in ("", "-shadows")]
-    for cell in filter(Path.is_file, cells):
+    for cell in sorted((folder / "runs").glob(f"membership-{dataset}-{model}-*-curves.npz")):
         with np.load(cell, allow_pickle=False) as kept:
             chosen = kept["seen"] if seen else np.ones(len(kept["seen"]), dtype=bool)
             for attack in set(kept.files) - {"member", "seen"}:
                 curves[attack] = Curve.of(kept[attack][chosen], kept["member"][chosen])
     if not curves:
         raise InputError(
-            f"{folder}: no finished cell of {dataset} and {model}; compute it with table() first"
+            f"{folder}: no finished cell of {dataset} and {model}; measure it with tables() first"
         )
     subset = "entity-seen triples" if seen else "all triples"
     plot_curves(dict(sorted(curves.items())), path, f"{dataset}, {model}: {subset}")
 
 
-def recipe_of(model: str, members: int, scale: Scale) -> Recipe:
+def recipe_of(model: str, members: int, size: Size, seed: int) -> Recipe:
     """How one model is trained, after OpenKE's examples."""
     bilinear = model in ("ComplEx", "DistMult")
     margin = 4.0 if model == "TransH" else 5.0
     return Recipe(
-        ModelSettings(name=model, dim=scale.dim, margin=margin),
+        ModelSettings(name=model, dim=size.dim, margin=margin),
         TrainingSettings(
-            negatives=scale.negatives,
+            negatives=size.negatives,
             batch_size=max(members // 100, 1),
             learning_rate=0.02 if bilinear else 0.01,
             optimizer="LazyAdam",
@@ -123,61 +156,77 @@ def recipe_of(model: str, members: int, scale: Scale) -> Recipe:
             corrupt="both",
             sampler="bernoulli",
         ),
-        scale.epochs,
+        size.epochs,
+        seed,
     )
 
 
-def _scale(name: str) -> Scale:
-    if name not in SCALES:
-        raise UnknownNameError("scale", name, SCALES)
-    return SCALES[name]
+def _cell(
+    dataset: str, model: str, attacks: str, size: Size, seed: int, rows: Callable[..., list[Row]]
+) -> TableCell:
+    def measure(workshop: Workshop) -> list[Row]:
+        return rows(dataset, model, size, seed, workshop.runs)
+
+    keys: dict[str, Key] = {"dataset": dataset, "model": model, "attacks": attacks, "seed": seed}
+    return TableCell(keys, measure, repr(size))
 
 
-def _published_cell(dataset: str, model: str, scale: Scale, folder: Path) -> pd.DataFrame:
-    path = folder / f"{dataset}-{model}.csv"
-    if not path.exists():
-        target, shadow = _asked(dataset, model, scale, folder)
-        guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow).items()}
-        _keep(path, dataset, model, guesses, target.questions.answers)
-    return pd.read_csv(path)
+def _published_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
+    target, shadow = _asked(dataset, model, size, seed, folder)
+    guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow, seed).items()}
+    place = _place(folder, dataset, model, size, seed, "published-curves")
+    return _found(place, dataset, model, guesses, target.questions.answers, seed)
 
 
-def _shadow_cell(dataset: str, model: str, scale: Scale, folder: Path) -> pd.DataFrame:
-    path = folder / f"{dataset}-{model}-shadows.csv"
-    if not path.exists():
-        target, _ = _asked(dataset, model, scale, folder)
-        half, _ = halve(load_graph(dataset), draw(0, _HALVE))
-        recipe = recipe_of(model, len(half.train), scale)
-        count = scale.shadows[dataset]
-        shadowed = train_shadows(half, target.questions.triples, recipe, count, number=2)
-        _keep(path, dataset, model, shadow_attacks(target, shadowed), target.questions.answers)
-    return pd.read_csv(path)
+def _shadow_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
+    target, _ = _asked(dataset, model, size, seed, folder)
+    half, _ = halve(load_graph(dataset), draw(seed, _HALVE))
+    recipe = recipe_of(model, len(half.train), size, seed)
+    shadowed = train_shadows(half, target.questions.triples, recipe, size.shadows[dataset], number=2)
+    place = _place(folder, dataset, model, size, seed, "shadows-curves")
+    return _found(place, dataset, model, shadow_attacks(target, shadowed), target.questions.answers, seed)
 
 
-def _keep(
-    path: Path, dataset: str, model: str, guesses: Mapping[str, tuple[Guess, Bars | None]], answers: Answers
-) -> None:
-    rows = [
-        {"dataset": dataset, "model": model, "attack": attack, **asdict(figure)}
-        for attack, (guess, bars) in guesses.items()
-        for figure in figures_of(guess, answers, draw(0, _FIGURES), bars)
-    ]
-    with staged(path.with_suffix(".npz")) as part, part.open("wb") as file:
+def _place(folder: Path, dataset: str, model: str, size: Size, seed: int, what: str) -> Path:
+    return folder / f"membership-{dataset}-{model}-{size.dim}-{size.epochs}-{seed}-{what}.npz"
+
+
+def _found(
+    place: Path,
+    dataset: str,
+    model: str,
+    guesses: Mapping[str, tuple[Guess, Bars | None]],
+    answers: Answers,
+    seed: int,
+) -> list[Row]:
+    """What each attack found, as shares beside the published ones; the certainties are kept for curves."""
+    with staged(place) as part, part.open("wb") as file:
         certainty = {attack: guess.certainty for attack, (guess, _) in guesses.items()}
         np.savez_compressed(file, allow_pickle=False, member=answers.member, seen=answers.seen, **certainty)
-    frame = pd.DataFrame(rows)
-    frame[["low", "high"]] = frame.pop("interval").tolist()
-    with staged(path) as part:
-        frame.to_csv(part, index=False)
+    rows: dict[tuple[str, str], Row] = {}
+    for attack, (guess, bars) in guesses.items():
+        for figure in figures_of(guess, answers, draw(seed, _FIGURES), bars):
+            row = rows.setdefault(
+                (attack, figure.metric),
+                {
+                    "table": _TABLES.get(attack),
+                    "attack": attack,
+                    "metric": figure.metric,
+                    "published": _published(dataset, model, attack, figure.metric),
+                },
+            )
+            name = _COLUMNS[figure.subset]
+            row |= {name: figure.value, f"{name}_low": figure.interval[0], f"{name}_high": figure.interval[1]}
+    return list(rows.values())
 
 
-def _asked(dataset: str, model: str, scale: Scale, folder: Path) -> tuple[Asked, Asked]:
+def _asked(dataset: str, model: str, size: Size, seed: int, folder: Path) -> tuple[Asked, Asked]:
     """Target and shadow, trained once and kept: triples, membership and scores."""
-    paths = [folder / f"{dataset}-{model}-{half}.npz" for half in ("target", "shadow")]
+    paths = [_place(folder, dataset, model, size, seed, half) for half in ("target", "shadow")]
     if not all(path.exists() for path in paths):
-        halves = halve(load_graph(dataset), draw(0, _HALVE))
+        halves = halve(load_graph(dataset), draw(seed, _HALVE))
         for number, (half, path) in enumerate(zip(halves, paths, strict=True)):
-            _save(path, ask(half, recipe_of(model, len(half.train), scale), number))
+            _save(path, ask(half, recipe_of(model, len(half.train), size, seed), number))
     target, shadow = map(_load, paths)
     return target, shadow
 
@@ -206,49 +255,27 @@ def _load(path: Path) -> Asked:
         return Asked(asked, kept["scores"], kept["margin_loss"], float(kept["threshold"]), kept["likelihood"])
 
 
-def _beside_published(cells: pd.DataFrame) -> pd.DataFrame:
-    keys = ["dataset", "model", "attack", "metric"]
-    order = cells[keys].drop_duplicates()
-    wide = cells.pivot(index=keys, columns="subset", values=["value", "low", "high"])
-    found = order.copy()
-    at = pd.MultiIndex.from_frame(order)
-    found["published"] = [_published(*key) for key in order.itertuples(index=False, name=None)]
-    for subset, name in (("all", "measured"), ("seen", "entity_seen"), ("matched", "matched")):
-        found[name] = wide["value"][subset].reindex(at).to_numpy()
-        for bound in ("low", "high"):
-            found[f"{name}_{bound}"] = wide[bound][subset].reindex(at).to_numpy()
-    numbers = {attack: number for number, attack in ATTACK_OF_TABLE.items()}
-    found.insert(0, "table", [numbers.get(attack) for attack in order["attack"]])
-    found.attrs["notes"] = NOTES
-    return found.reset_index(drop=True)
-
-
-def _published(dataset: str, model: str, attack: str, metric: str) -> float:
-    """The published number as a share; not a number where none was published."""
+def _published(dataset: str, model: str, attack: str, metric: str) -> float | None:
+    """The published number as a share, where there is one."""
     for number, name in ATTACK_OF_TABLE.items():
         if name == attack and metric in DECISIONS:
             return PUBLISHED[number][model][DATASETS.index(dataset)][DECISIONS.index(metric)] / 100
-    return float("nan")
+    return None
 
 
-def _transfers(scale: Scale, folder: Path, cells: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """Every shadow against every target."""
-    asked = {cell: _asked(*cell, scale, folder) for cell in cells}
-    attacks = {
-        cell: TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed=0)
-        for cell, (_, shadow) in asked.items()
-    }
-    return pd.DataFrame(_pairs({cell: target for cell, (target, _) in asked.items()}, attacks))
+def _crossed(target: tuple[str, str], shadows: Sequence[tuple[str, str]], size: Size, seed: int) -> TableCell:
+    """Every shadow against one target."""
 
-
-def _pairs(
-    targets: dict[tuple[str, str], Asked], attacks: dict[tuple[str, str], TransferAttack]
-) -> Iterator[dict[str, str | float]]:
-    for target, asked in targets.items():
+    def measure(workshop: Workshop) -> Iterator[Row]:
+        asked, _ = _asked(*target, size, seed, workshop.runs)
         answers = asked.questions.answers
-        for shadow, attack in attacks.items():
+        for other in shadows:
+            _, shadow = _asked(*other, size, seed, workshop.runs)
+            attack = TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed)
             guess = attack.guess(asked.scores)
-            row: dict[str, str | float] = {"target": " ".join(target), "shadow": " ".join(shadow)}
-            for subset, chosen in answers.subsets.items():
-                row[subset] = decision_figures(guess.member[chosen], answers.member[chosen])["accuracy"][0]
-            yield row
+            yield {"shadow": " ".join(other)} | {
+                subset: decision_figures(guess.member[chosen], answers.member[chosen])["accuracy"][0]
+                for subset, chosen in answers.subsets.items()
+            }
+
+    return TableCell({"target": " ".join(target), "seed": seed}, measure, repr(size))

@@ -1,0 +1,110 @@
+"""The FedR recipes: the paper's settings, its printed numbers in their places, what a cell measures."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pandas as pd
+import pytest
+
+from fedkge.server.privacy import check_privacy
+from fedkge.server.strategy import STRATEGIES as KNOWN
+from fedkge.simulations.recipes import fedr_figures, fedr_runs, fedr_tables
+from fedkge.simulations.recipes.cells import TableCell, Workshop
+from fedkge.simulations.recipes.fedr_paper import CLIENTS, DATASETS, MODELS, STRATEGIES, TABLE_2
+from fedkge.simulations.recipes.fedr_runs import Federation
+from fedkge.simulations.runs import divide
+
+TINY = ("model.dim=8", "training.negatives=4", "federation.rounds=2", "federation.evaluate_every=1")
+
+
+def test_the_printed_table_is_whole():
+    assert set(TABLE_2) == set(product(MODELS, STRATEGIES))
+    assert all(set(row) == set(DATASETS) for row in TABLE_2.values())
+    assert TABLE_2["DistMult", "FedR"]["WN18RR"][CLIENTS.index(15)] == 0.1198
+    assert TABLE_2["ComplEx", "FedE"]["FB15k-237"][CLIENTS.index(20)] == 0.0751
+
+
+def test_full_table_2_has_every_cell_on_the_split_of_the_paper_and_a_clean_one():
+    cells = fedr_tables.link_prediction.cells("full", [0, 1, 2])
+    assert (
+        len(cells) == (2 + 1 + 1) * 4 * 4 * 3 * 3
+    )  # DDB14 on two splits; clients, models, strategies, seeds
+    assert len({cell.file for cell in cells}) == len(cells)
+    legacy = {cell.keys["dataset"] for cell in cells if cell.keys["partition"] == "fedr-legacy"}
+    assert legacy == {"DDB14"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_experiments_are_the_papers(strategy):
+    full = Federation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).experiment
+    check_privacy(full, KNOWN[strategy].shared)
+    assert (full.model.name, full.model.dim, full.model.margin, full.seed) == ("RotatE", 128, 10.0, 7)
+    assert (full.training.negatives, full.training.batch_size, full.training.local_epochs) == (256, 512, 3)
+    assert (full.federation.rounds, full.federation.evaluate_every, full.federation.patience) == (300, 5, 5)
+    assert full.federation.own_entities == (strategy == "FedR")
+    assert Federation("DDB14", "fedr", 5, "RotatE", strategy, "quick", 7).settings != (
+        Federation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).settings
+    )
+
+
+def test_table_5_of_ddb14_is_the_printed_one_on_the_legacy_split(data_folder, tmp_path):
+    cells = [cell for cell in fedr_tables.client_statistics.cells("quick") if cell.keys["dataset"] == "DDB14"]
+    for cell in cells:
+        rows = {row["metric"]: row for row in cell.rows(Workshop(tmp_path), tmp_path)}
+        mean = rows["entities"]
+        if cell.keys["partition"] == "fedr-legacy":
+            assert mean["measured"] == pytest.approx(
+                mean["published"], abs=0.4
+            )  # 2115.59 is printed, not .95
+            assert rows["entities, deviation"]["measured"] == pytest.approx(
+                rows["entities, deviation"]["published"], abs=0.01
+            )
+        else:
+            assert mean["measured"] > mean["published"] + 400
+
+
+def test_tables_and_figures_share_their_runs(tmp_path, monkeypatch):
+    """A run is made once; figure 3 counts rounds and rows from the same folders as table 2."""
+    monkeypatch.setattr(fedr_runs, "QUICK", TINY)
+    monkeypatch.setattr(fedr_figures, "TARGETS", (1e-6, 0.999))
+    fede, fedr = (Federation("UMLS", "fedr", 3, "TransE", name, "quick", 0) for name in ("FedE", "FedR"))
+    workshop = Workshop(tmp_path)
+
+    def rows(cell: TableCell) -> pd.DataFrame:
+        return pd.DataFrame(cell.rows(workshop, tmp_path / "cells"))
+
+    run = rows(fedr_figures.race([fede, fedr])).set_index(["target", "metric", "strategy"])["measured"]
+    assert run[1e-6, "rounds", "FedE"] == run[1e-6, "rounds", "FedR"] == 1
+    graphs = divide(fedr.experiment).clients
+    relations, entities = (
+        sum(len(labels) for labels in column)
+        for column in zip(*((graph.relation_labels, graph.entity_labels) for graph in graphs), strict=True)
+    )
+    assert run[1e-6, "saved cost", "FedR"] == pytest.approx(1 - relations / entities)
+    assert run[0.999].isna().all()
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/summary.json")}
+    assert len(made) == 2
+    (hits,) = rows(fedr_tables.scores(fedr, {"hits@10": None})).to_dict("records")
+    assert hits["low"] <= hits["measured"] <= hits["high"]
+    monkeypatch.setattr(fedr_figures, "TARGETS", ())
+    assert list(rows(fedr_figures.losses(fede))["round"]) == [1, 2]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/summary.json")} == made
+
+
+def test_a_run_that_was_cut_is_gone_on_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(fedr_runs, "QUICK", TINY)
+    federation = Federation("UMLS", "fedr", 3, "TransE", "FedR", "quick", 0)
+    whole = federation.result(Workshop(tmp_path / "whole"))
+
+    def stop(now):
+        if now.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        federation.result(Workshop(tmp_path, stop))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert not (folder / "summary.json").exists()
+    assert federation.result(Workshop(tmp_path)).summary["result_hash"] == whole.summary["result_hash"]
+    (folder / "experiment.toml").unlink()  # as if it was cut while it was laid out
+    assert federation.result(Workshop(tmp_path)).summary["result_hash"] == whole.summary["result_hash"]
