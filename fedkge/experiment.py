@@ -313,8 +313,8 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
     default = fields[key].default if key in fields else None
     if isinstance(default, Settings):
         example = f"write [{place}] above its options"
-    elif isinstance(default, tuple):
-        example = f"write [[{place}]] above each client's options"
+    elif place == "clients":
+        expected, example = "sections of options", "write [[clients]] above each client's options"
     elif key in fields and fields[key].is_required():
         return f"{place}: missing; every [[{settings.section}]] needs one"
     elif default is None:

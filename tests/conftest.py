@@ -18,12 +18,16 @@ settings.register_profile(
 settings.load_profile("fedkge")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers read the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With two workers, simulations go to one, first, where they share a Ray; other files stay whole."""
+    """With two workers, what needs Ray goes to one of them, first; other files stay whole."""
     for item in items:
-        group = "simulations" if "simulations" in item.path.parts else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: "simulations" not in item.path.parts)
+        item.add_marker(pytest.mark.xdist_group("ray" if _needs_ray(item) else str(item.path)))
+    items.sort(key=lambda item: not _needs_ray(item))
+
+
+def _needs_ray(item: pytest.Item) -> bool:
+    return "ray_running" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
