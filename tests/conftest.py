@@ -20,10 +20,10 @@ settings.load_profile("fedkge")
 
 @pytest.hookimpl(tryfirst=True)  # before the workers read the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With two workers, what needs Ray goes to one of them, first; other files stay whole."""
+    """With two workers, what needs Ray goes to one; files stay whole, the longest first."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group("ray" if _needs_ray(item) else str(item.path)))
-    items.sort(key=lambda item: not _needs_ray(item))
+    items.sort(key=lambda item: (not _needs_ray(item), "simulations" not in item.path.parts))
 
 
 def _needs_ray(item: pytest.Item) -> bool:
