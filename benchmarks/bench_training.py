@@ -105,7 +105,7 @@ def kernels_alone(name: str, graph: KnowledgeGraph) -> Callable[[], None]:
         for _ in range(BATCHES):
             compare_pairs(kind, queries, table, pairs, compared)
             slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-            query_gradients(kind, queries, table, coefficients, pairs, at_query)
+            query_gradients(kind, queries, table, batch.candidates, coefficients, at_query)
             ordered = coefficients.ravel()[pairs.places]
             candidate_gradients(kind, queries, table, ordered, pairs, every, at_rows)
 

@@ -149,8 +149,8 @@ class PrivacySettings(Settings):
     dp: DPSettings = DPSettings(mode="off")
 
     def quorum(self, clients: int) -> int:
-        """How many must answer for a sum: over two thirds, and so many that no row loses all its holders."""
-        return self.threshold or max(2 * clients // 3 + 1, clients - self.min_holders + 1)
+        """How many must answer for a sum: over two thirds, and such that a row keeps two of its holders."""
+        return self.threshold or max(2 * clients // 3 + 1, min(clients, clients - self.min_holders + 2))
 
 
 class ClientSettings(Settings):

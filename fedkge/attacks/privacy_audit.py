@@ -98,7 +98,7 @@ def audit(
             ledger = ledger.add(event)
         for name, watch in ATTACKERS.items():
             scores[name] += watch(planted, trained, before, trained.tables)
-    claimed = epsilon(ledger.events, delta)
+    claimed = epsilon(ledger.events, delta, "prv" if dp.mode == "sound" else "classic")
     return [
         Audit(dp.mode, dp.sigma, name, claimed, delta, lower_bound(found, planted.included, delta, rng))
         for name, found in scores.items()

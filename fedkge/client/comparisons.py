@@ -75,10 +75,10 @@ def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: 
 
 
 def query_gradients(
-    kind: int, queries: Floats, table: Floats, coefficients: Floats, pairs: Pairs, out: Floats
+    kind: int, queries: Floats, table: Floats, candidates: Ids, coefficients: Floats, out: Floats
 ) -> None:
-    """out[b] = Σ over the pairs of triple b of their coefficient · ∂comparison / ∂query."""
-    _AT_QUERIES[kind](queries, table, coefficients.ravel(), pairs, out)
+    """out[b] = Σ_j coefficients[b, j] · ∂comparison / ∂query."""
+    _AT_QUERIES[kind](queries, table, candidates, coefficients, out)
 
 
 def candidate_gradients(
@@ -156,48 +156,46 @@ def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int
 
 @inlined
 def _query_gradients(
-    kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
+    kind: int, queries: Floats, table: Floats, candidates: Ids, weights: Floats, out: Floats
 ) -> None:
     """As many rows of the table at a time as stay in the cache; within them, triple by triple."""
-    starts, places, owners = pairs
-    ids, ordered = np.empty(places.shape[0], np.int32), np.empty(places.shape[0], np.float32)
-    spans = np.empty(queries.shape[0] + 1, np.int64)
+    shift = 0
+    while (2 << shift) * table.shape[1] <= _CACHED:
+        shift += 1
+    blocks = ((table.shape[0] - 1) >> shift) + 1
+    spans = np.zeros((queries.shape[0], blocks + 1), np.int64)
+    ids, ordered = np.empty(candidates.size, np.int32), np.empty(candidates.size, np.float32)
+    for b in range(queries.shape[0]):
+        _by_block(candidates, weights, b, shift, spans, ids, ordered)
     out[:] = 0
-    block = max(1, _CACHED // table.shape[1])
-    for first in range(0, table.shape[0], block):
-        last = min(first + block, table.shape[0])
-        _by_owner(starts, places, owners, weights, first, last, spans, ids, ordered)
+    for block in range(blocks):
         for b in range(queries.shape[0]):
-            _gradient(kind, True, queries, b, table, ids, ordered, spans[b], spans[b + 1], out, b)
+            start, stop = spans[b, block], spans[b, block + 1]
+            if start < stop:
+                _gradient(kind, True, queries, b, table, ids, ordered, start, stop, out, b)
 
 
 @inlined
-def _by_owner(
-    starts: Offsets,
-    places: Ids,
-    owners: Ids,
-    weights: Floats,
-    first: int,
-    last: int,
-    spans: Offsets,
-    ids: Ids,
-    ordered: Floats,
+def _by_block(
+    candidates: Ids, weights: Floats, b: int, shift: int, spans: Offsets, ids: Ids, ordered: Floats
 ) -> None:
-    """The rows and weights of the pairs of rows first:last; those of triple b are spans[b]:spans[b + 1]."""
-    spans[:] = 0
-    for p in range(starts[first], starts[last]):
-        spans[owners[p] + 1] += 1
-    for b in range(spans.shape[0] - 1):
-        spans[b + 1] += spans[b]
-    for row in range(first, last):
-        for p in range(starts[row], starts[row + 1]):
-            place = spans[owners[p]]
-            ids[place] = row
-            ordered[place] = weights[places[p]]
-            spans[owners[p]] = place + 1
-    for b in range(spans.shape[0] - 1, 0, -1):  # filling moved each start to its stop
-        spans[b] = spans[b - 1]
-    spans[0] = 0
+    """The candidates of triple b by block of 2^shift rows; the bounds of each block are in spans[b]."""
+    n, last = candidates.shape[1], spans.shape[1] - 1
+    for j in range(n):
+        if candidates[b, j] >= 0:
+            spans[b, (candidates[b, j] >> shift) + 1] += 1
+    spans[b, 0] = b * n
+    for block in range(last):
+        spans[b, block + 1] += spans[b, block]
+    for j in range(n):
+        if candidates[b, j] >= 0:
+            block = candidates[b, j] >> shift
+            place = spans[b, block]
+            ids[place], ordered[place] = candidates[b, j], weights[b, j]
+            spans[b, block] = place + 1
+    for block in range(last, 0, -1):  # filling moved each start to its stop
+        spans[b, block] = spans[b, block - 1]
+    spans[b, 0] = b * n
 
 
 @inlined
@@ -330,10 +328,10 @@ def _compare(kind: int) -> Callable[[Floats, Floats, Pairs, Floats], None]:
     return compare_of_kind
 
 
-def _at_queries(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Floats], None]:
+def _at_queries(kind: int) -> Callable[[Floats, Floats, Ids, Floats, Floats], None]:
     @compiled
-    def at_queries(queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats) -> None:
-        _query_gradients(kind, queries, table, weights, pairs, out)
+    def at_queries(queries: Floats, table: Floats, candidates: Ids, weights: Floats, out: Floats) -> None:
+        _query_gradients(kind, queries, table, candidates, weights, out)
 
     return at_queries
 

@@ -17,7 +17,7 @@ from fedkge.client.comparisons import Comparison, candidate_gradients, compare_p
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
-from fedkge.client.pairs import Pairs, add_rows, group, named_rows
+from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
 
 __all__ = ["Objective", "TripleGradients", "query_of", "triple_gradients"]
 
@@ -83,7 +83,7 @@ class EntitySums:
         if triples.multiplied:
             self.pairs, self.given = _multiplied_rows(triples, len(table))
         elif self.given is None:
-            self.ordered = triples.coefficients.ravel()[self.pairs.places]  # in the order of the pairs
+            self.ordered = in_order(triples.coefficients, self.pairs)
 
     def touched(self) -> Ids:
         """The rows that have a gradient."""
@@ -191,7 +191,7 @@ def _score(
     numbers = np.float32(objective.margin), np.float32(objective.temperature)
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
     at_query = np.empty_like(queries)
-    query_gradients(kind, queries, table, coefficients, pairs, at_query)
+    query_gradients(kind, queries, table, candidates, coefficients, at_query)
     return losses, compared, coefficients, at_query
 
 
@@ -254,7 +254,7 @@ def _projected(
         scored = _score(model, objective, queries[part], table, local, scale[part], pairs)
         losses[part], compared[part], coefficients[part], at_query[part] = scored
         at_mapped = np.empty_like(table)
-        ordered = scored[2].ravel()[pairs.places]
+        ordered = in_order(scored[2], pairs)
         every = np.arange(ids.size, dtype=np.int32)
         candidate_gradients(int(model.comparison), queries[part], table, ordered, pairs, every, at_mapped)
         slope = torch.from_numpy(at_mapped).view_as(mapped)

@@ -9,7 +9,7 @@ import numpy as np
 from fedkge.client.arrays import Floats, Ids, Offsets
 from fedkge.client.compiled import compiled
 
-__all__ = ["Pairs", "add_rows", "group", "named_rows"]
+__all__ = ["Pairs", "add_rows", "group", "in_order", "named_rows"]
 
 
 class Pairs(NamedTuple):
@@ -61,11 +61,26 @@ def _group(ids: Ids, starts: Offsets, places: Ids, owners: Ids) -> None:
             if ids[b, j] >= 0:
                 place = starts[ids[b, j]]
                 places[place] = b * width + j
-                owners[place] = b
                 starts[ids[b, j]] = place + 1
+    share = 1 / width
+    for p in range(starts[num_rows - 1]):  # place // width, which is exact so and divides nothing
+        owners[p] = np.int32((places[p] + 0.5) * share)
     for row in range(num_rows, 0, -1):  # filling moved each start to its stop
         starts[row] = starts[row - 1]
     starts[0] = 0
+
+
+def in_order(values: Floats, pairs: Pairs) -> Floats:
+    """A (batch, candidates) array in the order of the pairs."""
+    out = np.empty(len(pairs.places), dtype=np.float32)
+    _gather(values.ravel(), pairs.places, out)
+    return out
+
+
+@compiled
+def _gather(values: Floats, places: Ids, out: Floats) -> None:
+    for p in range(places.shape[0]):
+        out[p] = values[places[p]]
 
 
 @compiled

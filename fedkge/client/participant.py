@@ -192,7 +192,7 @@ class Participant:
         )
 
     def _own_entities(self) -> Floats:
-        """Initial rows that no other client can work out from the labels and the run's seed."""
+        """Initial rows that differ between clients; whoever knows the run's seed can work them out."""
         seed = int(generator(self.experiment.seed, "start", 0, self.client).integers(2**63))
         return self.model.initial_entities(self.experiment.model, self.graph.entity_labels, seed)
 

@@ -24,7 +24,7 @@ from fedkge.experiment import TrainingSettings
 
 __all__ = ["KernelStep", "Step", "TrainResult", "check_loss", "shuffled", "train"]
 
-_BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until the optimiser has them
+_BLOCK = 2**18  # floats of a gradient held at once, so that memory grows with the batch and not the table
 _EXPLOSION = 1e4  # a loss this many times the first one will not come back
 
 

@@ -171,10 +171,10 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
             f"privacy.threshold: {quorum} of {n} clients; choose {max(3, n // 2 + 1)} to {n}: two quorums "
             "must overlap, and no more than all can answer"
         )
-    if privacy.min_holders <= n - quorum:
+    if privacy.min_holders - (n - quorum) < min(2, privacy.min_holders):
         raise SettingError(
             f"privacy.min_holders: {privacy.min_holders} with {n - quorum} tolerated dropouts: a row could "
-            f"lose all its holders but one; set privacy.min_holders = {n - quorum + 1} or "
-            f"privacy.threshold = {n - privacy.min_holders + 1}"
+            f"lose all its holders but one; set privacy.min_holders = {n - quorum + 2} or "
+            f"privacy.threshold = {min(n, n - privacy.min_holders + 2)}"
         )
     FixedPoint(privacy.clip, n)  # raises if the sum would overflow

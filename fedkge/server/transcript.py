@@ -53,6 +53,7 @@ class Transcript:
 
     def settle_round(self, round: int, tables: Mapping[str, Table], may_end: bool) -> None:
         if not self.on or not (may_end or self.record == "every"):
+            self._heard.pop("train", None)  # who is absent next time must not appear with this
             return
         with staged(self.folder / f"round-{round:06}") as place:
             place.mkdir()

@@ -303,7 +303,7 @@ class _Coalition:
 
     def _presence(self) -> Mapping[str, Mapping[int, Names]]:
         """Who holds what, where the union or the uploads tell the server."""
-        if self.run.secure and self.run.experiment.privacy.union == "private":
+        if self.run.secure and self.run.experiment.privacy.union in ("private", "oprf"):
             return {}
         found = {}
         for kind in self.run.shared:

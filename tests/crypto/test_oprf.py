@@ -140,3 +140,12 @@ def test_only_a_helper_helps_and_only_once_per_run() -> None:
     anew = ObliviousUnionClient(session, 1, identity(1), journals[1], ["a"])
     with pytest.raises(RefusedError, match="begin a new run"):
         anew.answer(request)
+
+
+def test_a_query_asked_for_twice_is_the_same() -> None:
+    """Between two paddings the names would be what stays."""
+    query = OprfQuery(SESSION, HELPERS, BUDGET, 0, identity(0), ["a", "b"])
+    first = query.query()
+    reborn = OprfQuery(SESSION, HELPERS, BUDGET, 0, identity(0), ["a", "b"])
+    reborn.restore_secrets(query.export_secrets())
+    assert query.query() == reborn.query() == first

@@ -61,8 +61,7 @@ class Charge:
 
     digest: str
     events: tuple[Event, ...]
-    noise: str
-    clip: float
+    noise: str = "none"  # as long as it is under way
 
 
 class PrivacyAccount:
@@ -114,19 +113,30 @@ class PrivacyAccount:
         round: int,
         optimizer: State | None,
     ) -> PrivateResult:
-        """One round; the charge is on disk when this returns."""
+        """One round; it is charged on disk before it starts, so that a round that fails is not free."""
         digest = self._digest(model, settings, round, optimizer)
         known = any(charge.digest == digest for charge in self.charges)
         spare = not known and not self._affords()
         secret = derived(self.secret, "round", bytes.fromhex(digest))
+        charges = self.charges
+        if not known and not spare:
+            self._charge((*charges, Charge(digest, self._next)))
         result = train_privately(
             model, self.graph, rng, settings, self.dp, secret, optimizer=optimizer, spare=spare
         )
         self._say(self._why_spared() if spare else result.why)
-        if not known and result.events:
-            self.charges = (*self.charges, Charge(digest, result.events, result.noise, result.clip))
-            self._save()
+        if not known and not spare:
+            self._charge((*charges, Charge(digest, self._next, result.noise)))
         return result
+
+    @property
+    def _next(self) -> tuple[Event, ...]:
+        """What a round costs."""
+        return (Event(self.dp.sigma, self.plan.rate, self.steps),) if self.steps else ()
+
+    def _charge(self, charges: tuple[Charge, ...]) -> None:
+        self.charges = charges
+        self._save()
 
     def spent(self) -> float:
         """ε so far: by PRV in `sound`; in `paper` by its own conversion, as it claims."""
@@ -144,7 +154,7 @@ class PrivacyAccount:
             "budget_spent": not self._affords(),
             "events": [[event.sigma, event.rate, event.steps] for event in events],
             "noise": last.noise if last else "none",
-            "clip": last.clip if last else None,
+            "clip": self.dp.clip,  # one that was measured is the client's own
             "simulated_secret": self.simulated,
             "validation": self.dp.validation,
         }
@@ -156,7 +166,9 @@ class PrivacyAccount:
             return True
         if budget == 0:
             return False
-        following = ledger.add(Event(self.dp.sigma, self.plan.rate, self.steps))
+        following = ledger
+        for event in self._next:
+            following = following.add(event)
         if self.dp.mode == "paper":
             return epsilon(following.events, self.delta, "classic") <= budget
         if epsilon(following.events, self.delta, "rdp") <= budget:  # never below PRV, and quick
@@ -212,7 +224,6 @@ class PrivacyAccount:
                 "digest": each.digest,
                 "events": json.loads(PrivacyLedger(each.events).to_json()),
                 "noise": each.noise,
-                "clip": each.clip,
             }
             for each in self.charges
         ]
@@ -229,7 +240,6 @@ class PrivacyAccount:
                     str(each["digest"]),
                     PrivacyLedger.from_json(json.dumps(each["events"])).events,
                     str(each["noise"]),
-                    float(each["clip"]),
                 )
                 for each in content
             )

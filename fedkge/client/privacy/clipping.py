@@ -70,6 +70,7 @@ def public_bound(
 
 
 def _silence(gradients: TripleGradients, out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    gradients.queries[out] = 0  # an infinite one times a coefficient of 0 is not a number
     gradients.coefficients[out] = 0
     gradients.anchor_rows[out] = 0
     gradients.relation_rows[out] = 0

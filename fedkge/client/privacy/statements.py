@@ -59,7 +59,7 @@ def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
     coefficients = joint.coefficients.reshape(-1, 1)
     pairs = group(single.candidates, len(tables["entity"]))
     at_query = np.empty_like(queries)
-    query_gradients(joint.comparison, queries, tables["entity"], coefficients, pairs, at_query)
+    query_gradients(joint.comparison, queries, tables["entity"], single.candidates, coefficients, at_query)
     at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
     return replace(
         joint,

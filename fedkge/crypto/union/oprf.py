@@ -121,11 +121,18 @@ class OprfQuery:
         self._session, self._helpers, self._budget = session, tuple(helpers), budget
         self._index, self._identity = index, identity
         self._names = [normalize(identifier) for identifier in identifiers]
-        self._blind, self._entropy = draw_scalar(_entropy), _entropy
+        self._blind = draw_scalar(_entropy)
 
     def query(self) -> bytes:
-        """Hop 0: the blinded points, padded with points of random names."""
-        padding = [self._entropy(POINT_SIZE) for _ in range(self._budget - len(self._names))]
+        """Hop 0: the blinded points, padded with points of random names.
+
+        Asked again, it is the same: between two paddings the names would be what stays.
+        """
+        blind = self._blind.to_bytes(POINT_SIZE, "little")
+        padding = [
+            hashlib.sha256(b"fedkge padding" + blind + number.to_bytes(8, "little")).digest()
+            for number in range(self._budget - len(self._names))
+        ]
         blinded = multiply_points(self._blind, [hash_to_point(name) for name in self._names + padding])
         return _write_points(self._session.id, self._index, 0, self._identity, blinded)
 

@@ -154,7 +154,7 @@ def _row(trained: Trained) -> Row:
         **measured(trained),
         "published_mr": score.mr,
         "published_hits": score.hits,
-        "epsilon": trained.epsilon,
+        "epsilon": trained.classic if cell.mode == "paper" else trained.epsilon,
         "classic_epsilon": trained.classic,
         "delta": trained.delta,
         "epsilon_is": {"paper": "claimed", "sound": "guaranteed"}.get(cell.mode, "exact"),

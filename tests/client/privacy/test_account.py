@@ -15,7 +15,7 @@ from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.errors import DataError
+from fedkge.errors import DataError, TrainingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 
 SETTINGS = TrainingSettings(batch_size=32, negatives=2, local_epochs=1, learning_rate=0.05, optimizer="SGD")
@@ -49,14 +49,24 @@ def test_the_same_release_costs_once_and_has_the_same_bits(tmp_path: Path, marke
     assert account.ledger.steps == steps > 0
 
 
+def test_a_round_that_fails_is_paid_all_the_same(tmp_path: Path, marked) -> None:
+    """Else a server could ask for failures, whose messages cost nothing, as often as it likes."""
+    account = opened(tmp_path, marked)
+    model = fresh(marked)
+    model.tables["entity"][:] = np.nan
+    with pytest.raises(TrainingError):
+        account.train(model, np.random.default_rng(1), SETTINGS, 1, None)
+    assert opened(tmp_path, marked).ledger.steps == account.steps > 0
+
+
 def test_another_release_of_the_same_round_is_paid_and_noised_afresh(tmp_path: Path, marked) -> None:
     """Else a server could send other rows for a round that is done, and subtract: the noise would cancel."""
-    account = opened(tmp_path, marked, sigma=50.0)
+    account = opened(tmp_path, marked, sigma=50.0, clip=0.1)
     first = np.frombuffer(trained(account, marked), np.float32).reshape(-1, 4)
     steps = account.ledger.steps
     second = np.frombuffer(trained(account, marked, shift=1e-3), np.float32).reshape(-1, 4)
     assert account.ledger.steps == 2 * steps
-    noise = SETTINGS.learning_rate * 50 * account.charges[0].clip / 32 * np.sqrt(steps)
+    noise = SETTINGS.learning_rate * 50 * 0.1 / 32 * np.sqrt(steps)
     assert np.std(second - first) > noise  # √2 of it, and not zero
 
 

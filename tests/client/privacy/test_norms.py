@@ -106,13 +106,14 @@ def test_a_repeated_negative_counts_as_one_row() -> None:
     assert norm > 1.05 * too_small
 
 
-@pytest.mark.parametrize("name", ["TransE", "TransH"])
+@pytest.mark.parametrize("name", ["TransE", "TransH", "DistMult", "ComplEx"])
 def test_a_triple_that_is_not_finite_is_left_out(name: str) -> None:
     model = perturbed(name)
     objective = Objective(LOSSES["logistic"], MARGIN, temperature=0.7)
     gradients = triple_gradients(model, objective, tail_batch())
     norms = triple_norms(gradients, model.tables["entity"])
     gradients.anchor_rows[2] = np.inf
+    gradients.queries[2] = np.inf
     norms[2] = np.inf
     clip(gradients, norms, 0.1)
     assert np.isfinite(summed(model, gradients)).all()
