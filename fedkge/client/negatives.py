@@ -1,8 +1,8 @@
 """Candidates for every triple of a batch: its own entity first, then entities drawn from the client's.
 
-Known answers are left out exactly: a draw is a number among the *other* entities, counted past the sorted
-known ones, so nothing is rejected and every entity that is left is equally likely. Only train triples are
-known here: a sampler that avoided test triples would be told the answers.
+Known answers are left out exactly, and every entity that is left is equally likely: a draw that hits a known
+one is drawn again; where most are known, a draw is a number among the *others*, counted past the sorted known
+ones. Only train triples are known here: a sampler that avoided test triples would be told the answers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
 __all__ = ["Batch", "NegativeSampler", "head_shares"]
-
-_SHORT = 128  # so few answers are counted faster, in vector registers, than searched
 
 
 class Batch(NamedTuple):
@@ -117,15 +115,44 @@ def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings, counted: Kn
 def _draw(seed: np.uint64, bound: int, known: Ids, starts: Offsets, stops: Offsets, out: Ids) -> None:
     """Fill out[:, 1:] with entities that are not among known[start:stop]."""
     state = seed
-    skipped = np.empty(out.shape[1] - 1, dtype=np.int32)
+    marked = np.zeros(bound, dtype=np.uint8)
     for b in range(out.shape[0]):
         answers = known[starts[b] : stops[b]]
         free = bound - answers.shape[0]
-        if free > 0:
+        if 2 * free >= bound:
+            for i in range(answers.shape[0]):
+                marked[answers[i]] = 1
+            state = _unmarked(state, marked, out[b, 1:])
+            for i in range(answers.shape[0]):
+                marked[answers[i]] = 0
+        elif free > 0:
             state = _ranks(state, np.uint64(free), out[b, 1:])
-            _skip(answers, skipped, out[b, 1:])
+            for j in range(1, out.shape[1]):
+                out[b, j] += _before(answers, out[b, j])
         else:
             out[b, 1:] = -1
+
+
+@compiled
+def _unmarked(state: np.uint64, marked: NDArray[np.uint8], out: Ids) -> np.uint64:
+    """As `_ranks`, until none is marked; at least half of all are not."""
+    span = np.uint64(marked.shape[0])
+    unfair = (np.uint64(1) << np.uint64(32)) % span
+    j = 0
+    while j < out.shape[0]:
+        state += np.uint64(0x9E3779B97F4A7C15)
+        product = (_mixed(state) >> np.uint64(32)) * span
+        entity = np.int32(product >> np.uint64(32))
+        out[j] = entity
+        j += int((product & np.uint64(0xFFFFFFFF)) >= unfair) & int(marked[entity] == 0)
+    return state
+
+
+@compiled
+def _mixed(state: np.uint64) -> np.uint64:
+    z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 @compiled
@@ -135,29 +162,10 @@ def _ranks(state: np.uint64, span: np.uint64, out: Ids) -> np.uint64:
     j = 0
     while j < out.shape[0]:
         state += np.uint64(0x9E3779B97F4A7C15)
-        z = state
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        product = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)) * span
+        product = (_mixed(state) >> np.uint64(32)) * span
         out[j] = np.int32(product >> np.uint64(32))
         j += int((product & np.uint64(0xFFFFFFFF)) >= unfair)  # else draw again
     return state
-
-
-@compiled
-def _skip(answers: Ids, skipped: Ids, ranks: Ids) -> None:
-    """Turn ranks among the other entities into entities: one further for each answer that comes before."""
-    if answers.shape[0] <= _SHORT:
-        skipped[:] = 0
-        for i in range(answers.shape[0]):
-            limit = answers[i] - np.int32(i)
-            for j in range(ranks.shape[0]):
-                skipped[j] += np.int32(limit <= ranks[j])
-        for j in range(ranks.shape[0]):
-            ranks[j] += skipped[j]
-    else:
-        for j in range(ranks.shape[0]):
-            ranks[j] += _before(answers, ranks[j])
 
 
 @compiled
