@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_budgets", "draw_findings", "draw_leak_ratios", "draw_ranks", "draw_utility"]
 
-_LEAK = "largest share of another client's triples recovered"
+_LEAK = "triples recovered, above guessing"
 
 
 def draw_findings(folder: Path, findings: Sequence[Finding], beside: Iterable[Path] = ()) -> list[Path]:
@@ -126,13 +126,14 @@ def _point(folder: Path) -> _Point:
     if not summary["leakage"]:
         raise InputError(f"{folder} was not attacked; run: fedkge attack {folder}")
     values = [
-        entry["value"]
+        entry["value"] - (entry["baseline"] or 0.0)  # rows that say nothing still name the commonest relation
         for protocols in summary["leakage"].values()
         for entries in protocols.values()
         for entry in entries
         if entry["metric"] in ("TRR", "recall") and entry["value"] is not None and not entry["granted"]
     ]
-    gain, epsilon = summary["utility"]["test"]["mrr"]["value"], summary["privacy"]["epsilon"]
+    gain, spent = summary["utility"]["test"]["mrr"]["value"], summary["privacy"]["epsilon"]
+    epsilon = max(spent.values()) if spent else None  # that of the client who spent most
     return _Point(_defence(folder), gain, max(values, default=0.0), epsilon)
 
 

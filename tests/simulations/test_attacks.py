@@ -19,7 +19,7 @@ from fedkge.experiment import Experiment
 from fedkge.server.transcript import Recording
 from fedkge.simulations import engines, runs
 from fedkge.simulations.adversary import RecordedRun
-from fedkge.simulations.attack_plots import draw_findings
+from fedkge.simulations.attack_plots import draw_budgets, draw_findings
 from fedkge.simulations.attacking import attack_run, publish
 from tests.simulations.conftest import PLAIN, TINY
 from tests.simulations.test_data_commands import fedkge
@@ -248,3 +248,12 @@ def test_bad_input_is_one_line_that_names_the_remedy(fede: RecordedRun, tiny: Ti
     local = recorded(tmp_path / "local", "federation.strategy=Local", "adversary.record=last", *PLAIN)
     with pytest.raises(InputError, match="sends no embeddings"):
         attack_run(local.folder)
+
+
+def test_leakage_and_utility_are_drawn_over_epsilon(fede: RecordedRun, tiny: Tiny, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    changes = ("federation.strategy=FedE", "adversary.record=last", "data.confidential=0.5")
+    runs.run(tiny(*changes, "privacy.dp.sigma=2.0", 'adversary.attacks=["reconstruction"]'), private)
+    publish(fede.folder, attack_run(fede.folder, ["reconstruction"], ["paper"], [0]))
+    path = draw_budgets(tmp_path / "budgets.png", [private, fede.folder])
+    assert path.stat().st_size > 1000
