@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from fedkge.attacks import PROTOCOLS, Finding, View
 from fedkge.attacks.reconstruct import Reconstruction
-from fedkge.attacks.view import UNKNOWN
+from fedkge.attacks.view import UNKNOWN, Rows
 from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.exchange import Upload, decode
 from fedkge.experiment import Experiment
@@ -136,18 +137,50 @@ def test_masked_uploads_are_at_chance(secret_fede: RecordedRun) -> None:
     places = [graph.entity_labels.index(e) for e in view.entities if e in graph.entity_labels]
     own = secret_fede.state(1)["entity"][places].tobytes()
     assert view.last.lee[1].values[0].tobytes() not in own
-    found = [
-        f
-        for protocol in PROTOCOLS
-        for f in Reconstruction().assess(view, secret_fede.truth, protocol, np.random.default_rng(0))
-        if f.baseline is not None and f.low is not None
-    ]
+    found = judged(view, secret_fede)
     names = {f.metric for f in found}
     assert {"ERR", "entity recall (overlap)", "recall", "presence AUC (entity)"} <= names
     # Masks are new each time, and findings about the same rows miss together; none may be far from guessing.
     assert np.mean([f.at_chance for f in found]) > 0.5
     for f in found:
         assert abs((f.value or 0) - (f.baseline or 0)) < 4 * ((f.high or 1) - (f.low or 0)), f
+
+
+def test_the_same_rows_without_masks_are_far_from_chance(secret_fede: RecordedRun) -> None:
+    """What the test above would see if masking failed."""
+    view = view_of(secret_fede, "masked uploads")
+    opened = {client: unmasked(view, secret_fede, client) for client in view.last.lee}
+    last = replace(view.last, lee=opened)
+    found = judged(replace(view, rounds=(*view.rounds[:-1], last)), secret_fede)
+    assert np.mean([f.at_chance for f in found]) < 0.5
+    assert all((f.value or 0) > 0.9 for f in found if f.metric == "ERR")
+
+
+def judged(view: View, run: RecordedRun) -> list[Finding]:
+    """The findings that can be compared with guessing."""
+    return [
+        f
+        for protocol in PROTOCOLS
+        for f in Reconstruction().assess(view, run.truth, protocol, np.random.default_rng(0))
+        if f.baseline is not None and f.low is not None
+    ]
+
+
+def unmasked(view: View, run: RecordedRun, client: int) -> Rows:
+    """A client's own rows where its masked ones stood."""
+    rows, own = view.last.lee[client], run.state(client)["entity"]
+    place = {label: i for i, label in enumerate(run.labels(client, "entity"))}
+    values = np.zeros_like(rows.values)
+    for i, name in enumerate(rows.names):
+        if name != UNKNOWN and view.entities[name] in place:
+            values[i] = own[place[view.entities[name]]]
+    return replace(rows, values=values)
+
+
+def test_a_hidden_union_shows_nobody_who_holds_what(tmp_path: Path) -> None:
+    changes = ("federation.strategy=FedE", "adversary.record=last", "privacy.union=oprf")
+    run = recorded(tmp_path / "run", *changes, "privacy.query_budget=256", "federation.rounds=2")
+    assert not any(view.presence for view in run.views([0], 1.0))
 
 
 def test_a_curious_client_has_its_own_pairs_and_what_it_was_sent(secret_fede: RecordedRun) -> None:
