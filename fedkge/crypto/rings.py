@@ -14,7 +14,7 @@ from fedkge.errors import MessageError
 
 __all__ = ["FIELD61", "FUSED", "RINGS", "WORD32", "Field61", "Ring", "Word32"]
 
-FUSED = 4  # mask streams added in one pass
+FUSED = 5  # mask streams added in one call
 _P = np.uint64((1 << 61) - 1)
 _BITS = np.uint64(61)
 
@@ -108,14 +108,14 @@ class Field61(Ring):
 @compiled
 def _absorb_words(total: Any, streams: Any, flips: Any) -> None:
     """Four rows in one pass, which reads and writes the total once; (w ^ −1) − (−1) is −w."""
-    if len(flips) == FUSED:
-        f0, f1, f2, f3 = flips[0], flips[1], flips[2], flips[3]
-        s0, s1, s2, s3 = streams[0], streams[1], streams[2], streams[3]
+    whole = len(flips) - len(flips) % 4
+    for row in range(0, whole, 4):
+        f0, f1, f2, f3 = flips[row], flips[row + 1], flips[row + 2], flips[row + 3]
+        s0, s1, s2, s3 = streams[row], streams[row + 1], streams[row + 2], streams[row + 3]
         for i in range(len(total)):
             first = (s0[i] ^ f0) - f0 + (s1[i] ^ f1) - f1
             total[i] += first + (s2[i] ^ f2) - f2 + (s3[i] ^ f3) - f3
-        return
-    for row in range(len(flips)):
+    for row in range(whole, len(flips)):
         flip, stream = flips[row], streams[row]
         for i in range(len(total)):
             total[i] += (stream[i] ^ flip) - flip
@@ -123,7 +123,7 @@ def _absorb_words(total: Any, streams: Any, flips: Any) -> None:
 
 @compiled
 def _absorb_elements(total: Any, streams: Any, flips: Any) -> None:
-    """61 bits of each word, p minus them where negative; five terms up to p fit into 64 bits."""
+    """61 bits of each word, p minus them where negative; six terms up to p fit into 64 bits."""
     for i in range(len(total)):
         value = total[i]
         for row in range(len(flips)):
