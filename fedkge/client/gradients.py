@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison, candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.compiled import compiled
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
 from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
 
-__all__ = ["Objective", "TripleGradients", "query_of", "triple_gradients"]
+__all__ = ["Objective", "TripleGradients", "triple_gradients"]
 
 _CHUNK = 2**22  # floats of projected candidates held at once
 
@@ -54,9 +54,8 @@ class TripleGradients:
 
     def weigh(self, weights: Floats) -> None:
         """Multiply everything that triple b asks for by weights[b]."""
-        self.coefficients *= weights[:, None]
-        self.anchor_rows *= weights[:, None]
-        self.relation_rows *= weights[:, None]
+        for rows in (self.coefficients, self.anchor_rows, self.relation_rows):
+            _scale_rows(rows, weights)
         if self.candidate_rows is not None:
             self.candidate_rows *= np.repeat(weights, self.coefficients.shape[1])[:, None]
 
@@ -121,10 +120,8 @@ class RelationSums:
 def triple_gradients(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
     """Score a batch and find what each triple asks for."""
     tables = model.tables
-    h = torch.from_numpy(tables["entity"][batch.anchors]).requires_grad_()
-    r = torch.from_numpy(tables["relation"][batch.relations]).requires_grad_()
-    query = query_of(model, h, r, batch.num_tails)
-    queries: Floats = query.detach().numpy()
+    h, r = tables["entity"].take(batch.anchors, axis=0), tables["relation"].take(batch.relations, axis=0)
+    queries, pull = model.queries(h, r, batch.num_tails)
     scale: Floats = model.scale.numpy()[batch.relations]
     pairs = group(batch.candidates, len(tables["entity"]))
     if model.projects:
@@ -136,9 +133,8 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
             scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
         candidate_rows, relation_rows = None, None
     losses, compared, coefficients, at_query = scored
-    at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
-    if relation_rows is not None:
-        at_r = at_r + torch.from_numpy(relation_rows)
+    anchor_rows, at_r = pull(at_query)
+    relation_rows = at_r if relation_rows is None else at_r + relation_rows
     return TripleGradients(
         batch,
         int(model.comparison),
@@ -146,28 +142,18 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
         queries,
         compared,
         coefficients,
-        _numpy(at_h),
-        _numpy(at_r),
+        anchor_rows,
+        relation_rows,
         candidate_rows,
         pairs,
     )
 
 
-def _numpy(rows: Tensor) -> Floats:
-    """A writable, contiguous array; autograd may hand out a gradient that shares memory."""
-    array: Floats = np.array(rows.numpy(), dtype=np.float32, order="C")
-    return array
-
-
-def query_of(model: Model, h: Tensor, r: Tensor, num_tails: int) -> Tensor:
-    """Queries of a batch: for tails first, then for heads."""
-    if num_tails == len(h):
-        return model.query_tail(h, r).contiguous()
-    if num_tails == 0:
-        return model.query_head(h, r).contiguous()
-    return torch.cat(
-        [model.query_tail(h[:num_tails], r[:num_tails]), model.query_head(h[num_tails:], r[num_tails:])]
-    )
+@compiled
+def _scale_rows(rows: Floats, weights: Floats) -> None:
+    for b in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            rows[b, k] *= weights[b]
 
 
 # losses (b,), comparisons (b, 1 + n), coefficients (b, 1 + n), gradients at the queries (b, w)

@@ -109,11 +109,12 @@ class KernelStep:
         b = len(batch.anchors)
         gradients.weigh(np.full(b, 1 / b, dtype=np.float32))
         self.optimizer.begin_step()
-        self._apply("entity", gradients.entity_sums(tables["entity"]))
-        self._apply("relation", gradients.relation_sums(len(tables["relation"])))
+        self.apply("entity", gradients.entity_sums(tables["entity"]))
+        self.apply("relation", gradients.relation_sums(len(tables["relation"])))
         return float(gradients.losses.mean(dtype=np.float64))
 
-    def _apply(self, name: str, sums: EntitySums | RelationSums) -> None:
+    def apply(self, name: str, sums: EntitySums | RelationSums) -> None:
+        """Update the rows of a table: those with a gradient, or all."""
         table = self.model.tables[name]
         every = np.arange(len(table), dtype=np.int32) if self.optimizer.dense else sums.touched()
         block = max(1, _BLOCK // table.shape[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,11 @@ from fedkge.client.models.initial import uniform_rows
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 
-__all__ = ["Model"]
+__all__ = ["Model", "Pull"]
+
+Pull = Callable[
+    [Floats], tuple[Floats, Floats]
+]  # gradients at queries to gradients at h and r, each its own memory
 
 
 class Model(ABC):
@@ -69,6 +73,25 @@ class Model(ABC):
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         """What a fitting head looks like."""
 
+    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
+        """Queries of a batch, for tails first, then for heads; and what takes gradients at them back.
+
+        Torch finds the way back. Where it is plain, a model may say it, which saves half a millisecond.
+        """
+        rows = [torch.from_numpy(side).requires_grad_() for side in (h, r)]
+        parts = []
+        if num_tails > 0:
+            parts.append(self.query_tail(*(side[:num_tails] for side in rows)))
+        if num_tails < len(h):
+            parts.append(self.query_head(*(side[num_tails:] for side in rows)))
+        query = torch.cat(parts)
+
+        def pull(slopes: Floats) -> tuple[Floats, Floats]:
+            at_h, at_r = torch.autograd.grad(query, rows, torch.from_numpy(slopes))
+            return _owned(at_h), _owned(at_r)
+
+        return query.detach().numpy(), pull
+
     def project(self, rows: Tensor, r: Tensor) -> Tensor:
         """Candidates as the relation sees them: (b, n, width), (b, width) to (b, n, query width)."""
         del r
@@ -113,6 +136,11 @@ class Model(ABC):
 
 def initial_range(settings: ModelSettings) -> float:
     return (settings.margin + 2) / settings.dim
+
+
+def _owned(rows: Tensor) -> Floats:
+    """A writable, contiguous array; autograd may hand out a gradient that shares memory."""
+    return np.array(rows.numpy(), dtype=np.float32, order="C")
 
 
 def _index(ids: Ids) -> Tensor:

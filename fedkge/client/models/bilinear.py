@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import Comparison
-from fedkge.client.models.base import Model
+from fedkge.client.models.base import Model, Pull
 
 __all__ = ["RESCAL", "ComplEx", "DistMult", "QuatE"]
 
@@ -51,6 +52,10 @@ class DistMult(Similarity):
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         return t * r
+
+    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
+        del num_tails  # both sides ask the same
+        return h * r, lambda slopes: (slopes * r, slopes * h)
 
 
 class ComplEx(Similarity):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import query_gradients
-from fedkge.client.gradients import TripleGradients, query_of
+from fedkge.client.gradients import TripleGradients
 from fedkge.client.models.base import Model
 from fedkge.client.pairs import group
 from fedkge.client.privacy.norms import triple_norms
@@ -52,22 +51,20 @@ def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
         num_tails=batch.num_tails * n,
         shared=None,
     )
-    h = torch.from_numpy(tables["entity"][single.anchors]).requires_grad_()
-    r = torch.from_numpy(tables["relation"][single.relations]).requires_grad_()
-    query = query_of(model, h, r, single.num_tails)
-    queries: Floats = query.detach().numpy()
+    h, r = tables["entity"][single.anchors], tables["relation"][single.relations]
+    queries, pull = model.queries(h, r, single.num_tails)
     coefficients = joint.coefficients.reshape(-1, 1)
     pairs = group(single.candidates, len(tables["entity"]))
     at_query = np.empty_like(queries)
     query_gradients(joint.comparison, queries, tables["entity"], single.candidates, coefficients, at_query)
-    at_h, at_r = torch.autograd.grad(query, (h, r), torch.from_numpy(at_query))
+    anchor_rows, relation_rows = pull(at_query)
     return replace(
         joint,
         batch=single,
         queries=queries,
         compared=joint.compared.reshape(-1, 1),
         coefficients=coefficients,
-        anchor_rows=at_h.numpy(),
-        relation_rows=at_r.numpy(),
+        anchor_rows=anchor_rows,
+        relation_rows=relation_rows,
         pairs=pairs,
     )

@@ -51,11 +51,12 @@ class SoundStep:
         return loss
 
     def _apply(self, name: str, sums: Sums | None) -> None:
+        if not self.noise.dense:  # it is paid later
+            if sums:
+                self.kernel.apply(name, sums)
+            return
         table = self.kernel.model.tables[name]
-        if self.noise.dense:
-            rows = np.arange(len(table), dtype=np.int32)
-        else:
-            rows = sums.touched() if sums else np.empty(0, dtype=np.int32)
+        rows = np.arange(len(table), dtype=np.int32)
         step = max(1, BLOCK // table.shape[1])
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
