@@ -1,0 +1,13 @@
+"""Experiments with and without protection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedkge.experiment import Experiment
+from fedkge.simulations import engines
+
+Make = Callable[..., Experiment]
+Carried = list[tuple[engines.Letter, bytes | None]]
+PLAIN = ("privacy.union=plain", "privacy.secure_aggregation=false")
+FIVE = "data.clients=5"
