@@ -6,16 +6,26 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from scipy.special import betaincinv
 
 from fedkge.attacks.view import View
 from fedkge.storage import staged
 
-__all__ = ["Finding", "leakage_of", "proportion", "write_findings"]
+__all__ = ["Details", "Finding", "leakage_of", "proportion", "write_findings"]
 
 _CONFIDENCE = 0.95
+
+
+class Details(TypedDict, total=False):
+    """What a finding may say besides its value."""
+
+    regime: str
+    interval: tuple[float, float] | None
+    baseline: float | None
+    count: int | None
+    note: str
 
 
 @dataclass(frozen=True)
@@ -47,14 +57,9 @@ class Finding:
         target: int | None,
         metric: str,
         value: float | None,
-        *,
-        regime: str = "",
-        interval: tuple[float, float] | None = None,
-        baseline: float | None = None,
-        count: int | None = None,
-        note: str = "",
+        **details: Unpack[Details],
     ) -> Finding:
-        low, high = interval or (None, None)
+        low, high = details.get("interval") or (None, None)
         return cls(
             attack,
             protocol,
@@ -63,14 +68,14 @@ class Finding:
             " ".join(view.granted),
             view.leak_ratio,
             target,
-            regime,
+            details.get("regime", ""),
             metric,
             value,
             low,
             high,
-            baseline,
-            count,
-            note,
+            details.get("baseline"),
+            details.get("count"),
+            details.get("note", ""),
         )
 
     @property

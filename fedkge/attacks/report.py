@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
-from fedkge.attacks.findings import Finding, proportion
+from fedkge.attacks.findings import Details, Finding, proportion
 from fedkge.attacks.scoring import Score
 from fedkge.attacks.view import View
 
@@ -23,32 +24,11 @@ class Report:
     source: str = ""  # which rows were attacked
     method: str = ""  # how relations were inferred
 
-    def add(
-        self,
-        metric: str,
-        value: float | None,
-        *,
-        regime: str = "",
-        interval: tuple[float, float] | None = None,
-        baseline: float | None = None,
-        count: int | None = None,
-        note: str = "",
-    ) -> None:
-        place = ", ".join(part for part in (self.source, regime, self.method) if part)
+    def add(self, metric: str, value: float | None, **details: Unpack[Details]) -> None:
+        place = (self.source, details.get("regime", ""), self.method)
+        details["regime"] = ", ".join(part for part in place if part)
         self.findings.append(
-            Finding.of(
-                self.attack,
-                self.protocol,
-                self.view,
-                self.target,
-                metric,
-                value,
-                regime=place,
-                interval=interval,
-                baseline=baseline,
-                count=count,
-                note=note,
-            )
+            Finding.of(self.attack, self.protocol, self.view, self.target, metric, value, **details)
         )
 
     def share(
