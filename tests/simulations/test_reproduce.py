@@ -99,6 +99,29 @@ def test_every_line_is_printed_written_and_drawn(bench, tmp_path, capsys):
     assert "6 <span>of 6 cells" in page
 
 
+def test_lines_may_lack_a_key_that_others_have(monkeypatch, tmp_path, capsys):
+    """As methods without noise lack a σ, and the page is drawn all the same."""
+
+    def measure(value: float):  # type: ignore[no-untyped-def]
+        return lambda workshop: [
+            {"metric": "mrr", "published": None, "measured": value, "low": None, "high": None}
+        ]
+
+    @study(within=("metric",), seeds=None)
+    def uneven(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
+        """An uneven table."""
+        for method, sigma in (("NDP", None), ("DPKGE", 0.7), ("DPKGE", 1.0)):
+            yield TableCell({"method": method, "mode": "sound", "sigma": sigma}, measure(sigma or 0.5), scale)
+
+    monkeypatch.setitem(RECIPES, "uneven", uneven)
+    code, shown, _ = call(capsys, "uneven", "--out", tmp_path)
+    assert code == 0
+    assert "nan" not in shown
+    page = (tmp_path / "uneven-quick" / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert ">nan" not in page
+
+
 def test_an_interruption_keeps_finished_cells_and_says_how_to_go_on(bench, tmp_path, capsys):
     bench.stop_at = "b1"
     code, shown, said = call(capsys, "small", "--out", tmp_path, "--seeds", 2)

@@ -91,7 +91,8 @@ def _bars(found: Reproduction) -> Iterator[Figure]:
     for key, part in lines.groupby(first, sort=False, dropna=False):
         if len(part) > _MOST_BARS:
             continue
-        colours = list(dict.fromkeys(part[rest[-1]])) if rest else []
+        records = part.to_dict("records")
+        colours = list(dict.fromkeys(_words(line, rest[-1:]) for line in records))  # a cell may be empty
         bars = [
             Bar(
                 _words(line, rest) or str(key[0]),
@@ -99,11 +100,11 @@ def _bars(found: Reproduction) -> Iterator[Figure]:
                 _known(line["low"]),
                 _known(line["high"]),
                 _known(line["published"]),
-                colours.index(line[rest[-1]]) if rest else 0,
+                colours.index(_words(line, rest[-1:])),
             )
-            for line in part.to_dict("records")
+            for line in records
         ]
-        title = ", ".join(str(word) for word in key)
+        title = _words(records[0], first)
         yield Figure.of(
             BarChart(title, bars, shown), "With 95 % intervals; the tick is the published number."
         )
