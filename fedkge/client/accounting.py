@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isfinite, log, sqrt
+from math import ceil, inf, isfinite, log, sqrt
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,7 @@ _ORDERS = (1.01, 1.02, 1.05, *_CLASSIC_ORDERS, 80, 128, 256, 512)  # the ends se
 _MOST_STEPS = 10**9  # no run has more
 _PRV_ERROR = 0.01  # added to ε by the discretisation, where the mesh can be so fine
 _PRV_POINTS = 2**20  # a mesh of so many points takes about a second
+_PRV_DIGITS = 1e9  # rounded up: the last bits of a Fourier transform depend on the number of threads
 _PRV_REACH = 600.0  # e^ε overflows beyond
 _PRV_DELTA = 1e-9  # below, rounding in the Fourier transform is no longer small beside δ
 _MOST_SIGMA = 1e6
@@ -241,7 +242,9 @@ def _prv(events: tuple[Event, ...], delta: float, reach: float) -> float:
             upper = whole.compute_epsilon(delta, error, width * fineness)[2]
         except (RuntimeError, ValueError):  # too coarse a mesh for these events
             return inf
-    return float(upper) if isfinite(upper) else inf
+    if not isfinite(upper):
+        return inf
+    return ceil(float(upper) * _PRV_DIGITS) / _PRV_DIGITS
 
 
 ACCOUNTANTS = {"prv": _tight, "rdp": _rdp, "classic": _classic}

@@ -79,6 +79,17 @@ def test_a_crash_and_a_resume_give_the_same_bits_and_the_same_ledger(
     assert all(2 < account["epsilon"] <= 2.9 for account in accounts)
 
 
+def test_ray_gives_the_same_bits(secret: Make, tmp_path: Path, ray_running: Any) -> None:
+    settings = ("federation.rounds=2", *HALF, "privacy.dp.sigma=1.0", "clients=[{client=2, mode='off'}]")
+    inline, ray = (
+        runs.run(secret(*settings, f"engine.name={name}"), tmp_path / name).summary
+        for name in ("inline", "ray")
+    )
+    assert ray["result_hash"] == inline["result_hash"]
+    assert ray["privacy"] == inline["privacy"]
+    assert set(inline["privacy"]["epsilon"]) == {"0", "1"}
+
+
 def test_the_paper_s_epsilon_is_a_claim_with_its_reasons(tiny: Make, out: Path) -> None:
     privacy = runs.run(tiny(*HALF, "privacy.dp.mode=paper"), out).summary["privacy"]
     assert set(privacy["claimed_or_guaranteed"].values()) == {"claimed"}
