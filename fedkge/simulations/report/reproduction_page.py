@@ -130,7 +130,8 @@ def _curves(found: Reproduction) -> Iterator[Figure]:
 def _words(line: Mapping[Any, Any], names: list[str]) -> str:
     """What tells a line from others; a bare number says of what."""
     found = {name: line[name] for name in names if not pd.isna(line[name])}
-    return ", ".join(f"{name} {it}" if isinstance(it, int | float) else str(it) for name, it in found.items())
+    said = [f"{name} {it:g}" if isinstance(it, int | float) else str(it) for name, it in found.items()]
+    return ", ".join(said)
 
 
 def _known(value: float) -> float | None:
