@@ -18,7 +18,10 @@ _Z = 1.96
 
 
 def held(report: Report, truth: Truth, kind: str) -> None:
-    """Recall and precision of what the adversary says that the target holds of a table."""
+    """Recall and precision of what the adversary says that the target holds of a table.
+
+    The baselines are those of as many claims at random: where everyone holds nearly all, recall is cheap.
+    """
     view, target = report.view, report.target
     if not (view.entities if kind == "entity" else view.relations):
         raise ImpossibleError(f"this adversary knows no {kind} by its label")
@@ -29,9 +32,10 @@ def held(report: Report, truth: Truth, kind: str) -> None:
     else:
         raise ImpossibleError(f"nothing tells this adversary which client holds which {kind}")
     labels, own = _numbers(view, truth, kind, target)
-    hits = int(np.isin(labels[claimed], own).sum())
-    report.share(f"{kind} recall", hits, len(own), note=note)
-    report.share(f"{kind} precision", hits, len(claimed), note=note)
+    is_held = np.isin(labels, own)
+    hits, by_chance = int(is_held[claimed].sum()), float(is_held.mean()) * len(claimed)
+    report.share(f"{kind} recall", hits, len(own), baseline=by_chance / max(len(own), 1), note=note)
+    report.share(f"{kind} precision", hits, len(claimed), baseline=float(is_held.mean()), note=note)
 
 
 def likely_held(view: View, kind: str) -> Ids:

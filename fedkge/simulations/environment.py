@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -32,9 +33,9 @@ def describe() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of a checkout; an installed package has none."""
+    """The commit of a checkout; an installed package has none, and without git nobody can tell."""
     folder = Path(fedkge.__file__).parent.parent
-    if not (folder / ".git").exists():
+    if not (folder / ".git").exists() or not shutil.which("git"):
         return None
     found = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False

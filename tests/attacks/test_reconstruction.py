@@ -44,6 +44,17 @@ def test_planted_triples_are_found_exactly(name: str) -> None:
     assert value(strict, "entity recall", "global rows") == 1
 
 
+def test_naming_what_everyone_holds_is_no_better_than_guessing() -> None:
+    view, truth = planted.global_view(planted.planted_tables("TransE", np.random.default_rng(1)))
+    half = np.arange(len(view.entities) // 2)
+    for claimed, share in ((np.arange(len(view.entities)), 1.0), (half, 0.5)):
+        seen = replace(view, presence={"entity": {1: claimed, 2: claimed}})
+        found = [f for f in assess(seen, truth, "rigorous") if f.regime == "global rows" and f.target == 1]
+        measured = {f.metric: (f.value, f.baseline) for f in found}
+        assert measured["entity recall"] == (share, share)
+        assert measured["entity precision"] == (1.0, 1.0)
+
+
 def test_planted_triples_stand_out_among_decoys_and_all_pairs() -> None:
     view, truth = planted.global_view(planted.planted_tables("TransE", np.random.default_rng(1)))
     found = assess(view, truth, "rigorous")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.page import Answer
+from fedkge.simulations.report.privacy import by_client
 from fedkge.simulations.report.run_folder import ALL, RunFolder
-from fedkge.simulations.report.words import bytes_of, figure, interval, several
+from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
 
-__all__ = ["GAIN", "LEAK", "PRICE", "answers", "exposure", "said"]
+__all__ = ["GAIN", "LEAK", "NOT_ATTACKED", "PRICE", "answers", "exposure", "said"]
 
 GAIN = "Utility: what was gained?"
 PRICE = "Bytes: what did it cost?"
-LEAK = "Leakage: what could others find out?"
+LEAK = "Leakage: what can others learn?"
+NOT_ATTACKED = "To measure it, record a run and attack it."
 
 
 def answers(run: RunFolder) -> list[Answer]:
@@ -23,17 +26,14 @@ def _utility(run: RunFolder) -> Answer:
     value = test.number("mrr", "value")
     if value is None:
         return _utility_so_far(run)
-    bounds = test.listed("mrr", "interval")
-    hits = ", ".join(
-        f"Hits@{k} {figure(test.number(f'hits@{k}', 'value'))}" for k in (1, 3, 10) if test.at(f"hits@{k}")
-    )
-    lines = [
-        f"95 % interval {interval(bounds)}" if bounds else "",
-        hits,
+    rows = [("95 % interval", interval(test.listed("mrr", "interval")))]
+    rows += [(f"Hits@{k}", figure(test.number(f"hits@{k}", "value"))) for k in (1, 3, 10)]
+    known = [row for row in rows if row[1] not in ("", MISSING)]
+    line = (
         f"over {several(test.number('count') or 0, 'test triple')}, with the tables of round "
-        f"{run.summary.text('utility', 'best_round')} of {run.last_round}",
-    ]
-    return Answer(GAIN, figure(value), "test MRR", [line for line in lines if line])
+        f"{run.summary.text('utility', 'best_round')} of {run.last_round}"
+    )
+    return Answer(GAIN, figure(value), "test MRR", [line], known)
 
 
 def _utility_so_far(run: RunFolder) -> Answer:
@@ -48,11 +48,11 @@ def _utility_so_far(run: RunFolder) -> Answer:
 
 
 def _bytes(run: RunFolder) -> Answer:
-    up, down = run.ledger.total("up"), run.ledger.total("down")
-    lines = [f"{bytes_of(up)} up, {bytes_of(down)} down, all messages counted"]
+    rows = [("up", bytes_of(run.ledger.total("up"))), ("down", bytes_of(run.ledger.total("down")))]
     if run.last_round and run.num_clients:
         share = run.bytes_total / run.last_round / run.num_clients
-        lines.append(f"{bytes_of(share)} per client and round on average")
+        rows.append(("per client and round", bytes_of(share)))
+    lines = ["every message counted"]
     target, round = (
         run.experiment.number("federation", "target_mrr"),
         run.summary.number("communication", "rounds_to_target"),
@@ -64,21 +64,32 @@ def _bytes(run: RunFolder) -> Answer:
             if round is None
             else f"MRR {target:g} was reached in round {round:g} for {price}"
         )
-    return Answer(PRICE, bytes_of(run.bytes_total), f"in {several(run.last_round, 'round')}", lines)
+    return Answer(PRICE, bytes_of(run.bytes_total), f"in {several(run.last_round, 'round')}", lines, rows)
 
 
 def _leakage(run: RunFolder) -> Answer:
     received = worst([each for each in run.findings if not each.granted])
     granted = worst([each for each in run.findings if each.granted])
     lines = [exposure(run)]
+    rows = _largest_epsilon(run.summary.part("privacy"))
     if granted is not None:
         reached = f"{granted.metric} {figure(granted.value)}"
         lines.append(f"If also given {granted.granted}: {reached} ({granted.adversary}).")
     if run.findings and received is None:
-        return Answer(LEAK, "none", "of the attacks was possible", lines)
+        return Answer(LEAK, "none", "of the attacks was possible", lines, rows)
     if received is None:
-        return Answer(LEAK, "?", "not attacked", [*lines, "To measure it, record a run and attack it."])
-    return Answer(LEAK, figure(received.value), received.metric, [said(received), *lines])
+        return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED], rows)
+    return Answer(LEAK, figure(received.value), received.metric, [said(received), *lines], rows)
+
+
+def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
+    """With the first word of its standing: claimed or guaranteed."""
+    spent = by_client(privacy.at("epsilon"))
+    if not spent:
+        return []
+    client, epsilon = max(spent.items(), key=lambda item: item[1])
+    standing = privacy.text("claimed_or_guaranteed", client).partition(" ")[0]
+    return [("largest ε of a client", f"{epsilon_of(epsilon)} {standing}".rstrip())]
 
 
 def said(finding: Finding) -> str:

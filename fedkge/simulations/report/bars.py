@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from markupsafe import Markup
 
@@ -14,7 +15,7 @@ from fedkge.simulations.report.ticks import nice_ticks
 __all__ = ["Bar", "BarChart"]
 
 _ROW, _DETAIL, _THICK = 36.0, 15.0, 11.0
-_ROOM = 64  # characters that fit a row
+_ROOM = 55  # characters that fit a row
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,15 @@ class Bar:
     high: float | None = None
     baseline: float | None = None
     colour: int = 0
-    detail: str = ""  # a second line of the label
+    detail: str = ""  # further lines of the label
+
+    @property
+    def details(self) -> list[str]:
+        return wrap(self.detail, _ROOM)
 
     @property
     def height(self) -> float:
-        return _ROW + (_DETAIL if self.detail else 0.0)
+        return _ROW + _DETAIL * len(self.details)
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class BarChart:
         label, value = bar.label, self._figures(bar)
         drawing.words((0, top + 13), label, "label", max(_ROOM - len(value), 12))
         drawing.words((WIDTH, top + 13), value, "small end")
-        if bar.detail:
-            drawing.words((0, top + 13 + _DETAIL), bar.detail, "small", _ROOM)
+        for number, line in enumerate(bar.details, start=1):
+            drawing.words((0, top + 13 + number * _DETAIL), line, "small")
         edge = top + bar.height - 17
         drawing.bar((0, edge), WIDTH, _THICK, "track")
         drawing.bar((0, edge), self._place(bar.value), _THICK, f"bar c{bar.colour % NUM_COLOURS}")
@@ -71,7 +76,7 @@ class BarChart:
             drawing.line((self._place(bar.low), middle), (self._place(bar.high), middle), "whisker")
         if bar.baseline is not None:
             at = self._place(bar.baseline)
-            drawing.line((at, edge - 3), (at, edge + _THICK + 3), "baseline")
+            drawing.line((at, edge - 1), (at, edge + _THICK + 3), "baseline")
 
     def _place(self, value: float) -> float:
         return min(max(value / self._end, 0.0), 1.0) * WIDTH

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkge.simulations.report.answers import GAIN, LEAK, PRICE, exposure, said
+from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, said
 from fedkge.simulations.report.bars import Bar, BarChart
+from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.lines import LineChart, Series
-from fedkge.simulations.report.page import Answer, Figure, Page, Section, Table
+from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
 from fedkge.simulations.report.privacy import leakage_bar, learned
 from fedkge.simulations.report.run_folder import ALL, RunFolder
 from fedkge.simulations.report.run_page import environment_rows
@@ -19,6 +20,7 @@ from fedkge.simulations.rows import Row, saved
 __all__ = ["comparison_page"]
 
 _MOST_LINES = 5
+_MOST_CLIENTS = 12
 
 
 def comparison_page(runs: Sequence[RunFolder]) -> Page:
@@ -30,15 +32,19 @@ def comparison_page(runs: Sequence[RunFolder]) -> Page:
         _notices(runs),
         [_utility(ranked), _bytes(ranked), _leakage(ranked)],
         [
-            Section("Side by side", tables=[_table(groups), _targets(groups)], figures=_charts(groups)),
-            *(_learned(group) for group in groups),
+            Section(
+                "Side by side",
+                figures=_charts(groups),
+                tables=[_table(groups), _targets(groups), _clients(groups)],
+            ),
+            Section("What the server learned", cards=[_learned(group) for group in groups]),
             Section("How to check it", tables=[_runs(groups), _settings(groups), _environment(runs)]),
         ],
     )
 
 
-def _learned(group: Group) -> Section:
-    return Section(f"What the server learned: {group.label}", items=learned(group.runs[0]))
+def _learned(group: Group) -> Card:
+    return Card(group.label, learned(group.runs[0]) or [("", "the run has not ended")])
 
 
 def _title(groups: Sequence[Group]) -> str:
@@ -74,25 +80,23 @@ def _utility(ranked: Sequence[Group]) -> Answer:
     rows = [group.row for group in ranked if group.row]
     if not rows:
         return Answer(GAIN, "?", "", ["No run has ended."])
-    best, *others = rows
-    lines = [f"best: {best.strategy}, 95 % interval {interval(best.interval)}"]
-    lines += [f"{row.strategy} {figure(row.mrr)} ({interval(row.interval)})" for row in others[:_MOST_LINES]]
-    return Answer(GAIN, figure(best.mrr), "test MRR", lines)
+    beside = [(row.strategy, f"{figure(row.mrr)} ({interval(row.interval)})") for row in rows[:_MOST_LINES]]
+    best = rows[0]
+    return Answer(GAIN, figure(best.mrr), f"test MRR, {best.strategy}", ["with 95 % intervals"], beside)
 
 
 def _bytes(ranked: Sequence[Group]) -> Answer:
     rows = [group.row for group in ranked if group.row]
     if not rows:
         return Answer(PRICE, "?", "", ["No run has ended."])
-    best, *others = rows
-    lines = [f"for the best, {best.strategy}"]
-    lines += [f"{row.strategy} {bytes_of(row.bytes_total)}{_less(row, best)}" for row in others[:_MOST_LINES]]
-    return Answer(PRICE, bytes_of(best.bytes_total), "per run", lines)
+    best = rows[0]
+    beside = [(row.strategy, f"{bytes_of(row.bytes_total)}{_less(row, best)}") for row in rows[:_MOST_LINES]]
+    return Answer(PRICE, bytes_of(best.bytes_total), f"per run, {best.strategy}", rows=beside)
 
 
 def _less(row: Row, than: Row) -> str:
     """How a cost compares, in words."""
-    if not than.bytes_total or not row.bytes_total:
+    if row == than or not than.bytes_total or not row.bytes_total:
         return ""
     share = row.bytes_total / than.bytes_total
     return f", {1 - share:.1%} less" if share < 1 else f", {share:.3g} times as much"
@@ -100,14 +104,15 @@ def _less(row: Row, than: Row) -> str:
 
 def _leakage(ranked: Sequence[Group]) -> Answer:
     attacked = {group.label: most for group in ranked if (most := _most(group))}
-    lines = [f"{group.label}: {exposure(group.runs[0])}" for group in ranked[:_MOST_LINES]]
+    seen: dict[str, list[str]] = {}
+    for group in ranked[:_MOST_LINES]:
+        seen.setdefault(exposure(group.runs[0]), []).append(group.label)
+    lines = [f"{', '.join(labels)}: {sentence}" for sentence, labels in seen.items()]
     if not attacked:
-        return Answer(LEAK, "?", "not attacked", lines)
+        return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED])
     label, most = max(attacked.items(), key=lambda item: item[1].excess)
-    others = [
-        f"{name}: {each.metric} {figure(each.value)}" for name, each in attacked.items() if name != label
-    ]
-    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [said(most), *others, *lines])
+    beside = [(name, f"{each.metric} {figure(each.value)}") for name, each in attacked.items()]
+    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [said(most), *lines], beside)
 
 
 def _table(groups: Sequence[Group]) -> Table:
@@ -137,12 +142,12 @@ def _table(groups: Sequence[Group]) -> Table:
         "seconds",
     )
     note = "Saved: against FedE's bytes, as counted on the wire." if any(cell[-2] for cell in cells) else ""
-    return Table("", ("setting", *names), cells, "lrrrrrrrrr", note)
+    return Table("Gain and cost", ("setting", *names), cells, "lrrrrrrrrr", note)
 
 
 def _targets(groups: Sequence[Group]) -> Table:
     """What each needed to reach the target."""
-    target = groups[0].runs[0].experiment.number("federation", "target_mrr")
+    target = _target(groups)
     rows = [group.row for group in groups if group.row]
     if target is None:
         return Table("", (), (), "")
@@ -160,6 +165,43 @@ def _targets(groups: Sequence[Group]) -> Table:
     return Table(f"To reach MRR {target:g}", ("setting", "rounds", "bytes", "saved"), cells, "lrrr")
 
 
+def _target(groups: Sequence[Group]) -> float | None:
+    return groups[0].runs[0].experiment.number("federation", "target_mrr")
+
+
+def _clients(groups: Sequence[Group]) -> Table:
+    """What each party has of each setting, beside what it has alone; only where all hold the same data."""
+    parted = [group.runs[0] for group in groups if group.runs[0].strategy != "Central"]
+    scores = [run.summary.part("utility", "per_client") for run in parted]
+    if not scores or any(run.experiment.at("data") != parted[0].experiment.at("data") for run in parted):
+        return Table("", (), (), "")
+    alone = next((each for run, each in zip(parted, scores, strict=True) if run.strategy == "Local"), None)
+    rows = [
+        (f"client {client}", *(_against(each, alone, client) for each in scores))
+        for client in scores[0].content
+    ]
+    labels = [group.label for group in groups if group.runs[0].strategy != "Central"]
+    note = "In brackets: what a client gains over training alone." if alone else ""
+    return Table(
+        "Test MRR by client",
+        ("client", *labels),
+        rows,
+        "l" + "r" * len(labels),
+        f"{note} {_first_seed(groups)}".strip(),
+        folded=len(rows) > _MOST_CLIENTS,
+    )
+
+
+def _against(scores: Facts, alone: Facts | None, client: str) -> str:
+    path = (client, "test", "mrr", "value")
+    value, before = scores.number(*path), alone.number(*path) if alone and alone is not scores else None
+    return figure(value) if value is None or before is None else f"{value:.3f} ({value - before:+.3f})"
+
+
+def _first_seed(groups: Sequence[Group]) -> str:
+    return "The first seed of each." if any(len(group.runs) > 1 for group in groups) else ""
+
+
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2%}"
 
@@ -168,22 +210,25 @@ def _charts(groups: Sequence[Group]) -> list[Figure]:
     rows = [(number, group.row) for number, group in enumerate(groups) if group.row]
     bars = [Bar(row.strategy, row.mrr, *row.interval, colour=number) for number, row in rows]
     prices = [Bar(row.strategy, row.bytes_total, colour=number) for number, row in rows]
+    target = _target(groups)
+    bound = ("target", target) if target else None
     lines = [
-        LineChart("Validation MRR over rounds", "round", "MRR", _lines(groups, by_bytes=False)),
+        LineChart("Validation MRR over rounds", "round", "MRR", _lines(groups, by_bytes=False), bound),
         LineChart(
             "Validation MRR over bytes",
             "bytes",
             "MRR",
             _lines(groups, by_bytes=True),
+            bound,
             show_x=bytes_of,
             x_log=True,
         ),
     ]
-    seeds = "The first seed of each." if any(len(group.runs) > 1 for group in groups) else ""
+    caption = f"Each setting is tested with the tables of its best round. {_first_seed(groups)}".strip()
     return [
         *([Figure.of(BarChart("Test MRR", bars), "With 95 % intervals.")] if bars else []),
         *([Figure.of(BarChart("Bytes in all", prices, bytes_of))] if prices else []),
-        *(Figure.of(chart, seeds) for chart in lines if not chart.is_empty),
+        *(Figure.of(chart, caption) for chart in lines if not chart.is_empty),
         *_attacks(groups),
     ]
 
@@ -224,14 +269,15 @@ def _runs(groups: Sequence[Group]) -> Table:
             run.name,
             figure(run.summary.number("utility", "test", "mrr", "value"), 4),
             str(run.last_round),
+            run.summary.text("utility", "best_round"),
             bytes_of(run.bytes_total),
             run.summary.text("result_hash")[:16] or "unfinished",
         )
         for group in groups
         for run in group.runs
     ]
-    columns = ("setting", "seed", "folder", "test MRR", "rounds", "bytes", "result hash")
-    return Table("The runs", columns, rows, "lrlrrrl")
+    columns = ("setting", "seed", "folder", "test MRR", "rounds", "best", "bytes", "result hash")
+    return Table("The runs", columns, rows, "lrlrrrrl")
 
 
 def _settings(groups: Sequence[Group]) -> Table:

@@ -11,14 +11,16 @@ from fedkge.simulations.report.words import bytes_of, figure
 __all__ = ["charts"]
 
 _MOST_CLIENTS = 24
+_MOST_PHASES = 6
 
 
 def charts(run: RunFolder) -> list[Figure]:
     """Those for which there are numbers."""
-    lines = [_mrr(run), _loss(run), _bytes(run)]
-    found = [Figure.of(chart) for chart in lines if not chart.is_empty]
-    phases = _phases(run)
-    return [*found, *([Figure.of(phases)] if phases.bars else []), *_clients(run)]
+    return [*_line(_mrr(run)), *_clients(run), *_line(_bytes(run)), *_phases(run), *_line(_loss(run))]
+
+
+def _line(chart: LineChart) -> list[Figure]:
+    return [] if chart.is_empty else [Figure.of(chart)]
 
 
 def _mrr(run: RunFolder) -> LineChart:
@@ -64,11 +66,12 @@ def _bytes(run: RunFolder) -> LineChart:
     )
 
 
-def _phases(run: RunFolder) -> BarChart:
+def _phases(run: RunFolder) -> list[Figure]:
     """What the bytes were for, the most first."""
     found = sorted(run.ledger.by_phase().items(), key=lambda item: -item[1])
     bars = [Bar(name, value, colour=int(name.endswith("down"))) for name, value in found]
-    return BarChart("Bytes by phase", bars, bytes_of)
+    caption = "The rest is in the table." if len(bars) > _MOST_PHASES else ""
+    return [Figure.of(BarChart("Bytes by phase", bars[:_MOST_PHASES], bytes_of), caption)] if bars else []
 
 
 def _clients(run: RunFolder) -> list[Figure]:

@@ -38,8 +38,8 @@ class Finding:
 
     @property
     def excess(self) -> float:
-        """How much more than guessing."""
-        return (self.value or 0.0) - (self.baseline or 0.0)
+        """How much more than guessing, as far as the interval is sure."""
+        return (self.low or 0.0) - (self.baseline or 0.0)
 
     @property
     def is_success(self) -> bool:

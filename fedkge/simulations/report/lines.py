@@ -114,7 +114,8 @@ class LineChart:
             drawing.words((_LEFT - 6, level + 4), self.show_y(tick), "small end")
         for tick in across.ticks:
             drawing.words((across.place(tick), _HEIGHT - _BOTTOM + 15), self.show_x(tick), "small middle")
-        drawing.words((WIDTH - _RIGHT, _HEIGHT - 4), self.x_name, "small strong end")
+        scale = f"{self.x_name}, log scale" if self.x_log else self.x_name
+        drawing.words((WIDTH - _RIGHT, _HEIGHT - 4), scale, "small strong end")
 
     def _draw(self, drawing: Drawing, each: Series, across: _Axis, upward: _Axis) -> None:
         line = [point for point in each.drawable if not self.x_log or point[0] > 0]

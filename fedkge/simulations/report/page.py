@@ -13,19 +13,20 @@ import fedkge
 from fedkge.simulations.report.bars import BarChart
 from fedkge.simulations.report.lines import LineChart
 
-__all__ = ["Answer", "Figure", "Page", "Section", "Table"]
+__all__ = ["Answer", "Card", "Figure", "Page", "Section", "Table"]
 
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One of the three questions, answered in a glance."""
+    """One of the three questions, answered in a glance; rows set several side by side, by their names."""
 
     question: str
     value: str
     unit: str
     lines: Sequence[str] = ()
+    rows: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -56,18 +57,28 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Card:
+    """A list under a name, to stand beside others."""
+
+    title: str
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Section:
     """Items are pairs of a term and what is said of it; a term may be empty."""
 
     title: str
     text: str = ""
     items: Sequence[tuple[str, str]] = ()
+    cards: Sequence[Card] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.text or self.items or self.figures or any(table.rows for table in self.tables))
+        shown = (self.text, self.items, self.cards, self.figures, [t for t in self.tables if t.rows])
+        return not any(shown)
 
 
 @dataclass(frozen=True)

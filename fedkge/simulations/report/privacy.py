@@ -12,7 +12,7 @@ from fedkge.simulations.report.page import Figure, Section, Table
 from fedkge.simulations.report.run_folder import RunFolder
 from fedkge.simulations.report.words import MISSING, epsilon_of, figure, interval
 
-__all__ = ["budget_section", "leakage_bar", "leakage_section", "learned", "learned_section"]
+__all__ = ["budget_section", "by_client", "leakage_bar", "leakage_section", "learned", "learned_section"]
 
 _MOST_BARS = 8
 _MOST_GRANTED = 4
@@ -62,7 +62,7 @@ def _strongest(findings: Iterable[Finding]) -> list[Bar]:
         names = (each.metric, f"{each.attack} ({each.protocol}) by {each.where}{given}")
         if names not in best or each.excess > best[names].excess:
             best[names] = each
-    order = sorted(best.items(), key=lambda item: (-item[1].excess, item[0]))
+    order = sorted(best.items(), key=lambda item: (item[1].protocol != "rigorous", -item[1].excess, item[0]))
     received = [item for item in order if not item[1].granted][:_MOST_BARS]
     granted = [item for item in order if item[1].granted][:_MOST_GRANTED]
     return [
@@ -113,7 +113,7 @@ def _impossible(findings: Sequence[Finding]) -> Table:
 def budget_section(run: RunFolder) -> Section:
     """ε by round and by client; empty without private training."""
     privacy = run.summary.part("privacy")
-    spent = _by_client(privacy.at("epsilon"))
+    spent = by_client(privacy.at("epsilon"))
     rows = [
         (client, epsilon_of(value), *(_cell(privacy.at(name), client) for name in _STANDING))
         for client, value in spent.items()
@@ -146,7 +146,7 @@ def _spending(run: RunFolder) -> LineChart:
     )
 
 
-def _by_client(value: object) -> dict[str, float]:
+def by_client(value: object) -> dict[str, float]:
     """One number for all, or one for each client."""
     if isinstance(value, dict):
         return {str(client): float(own) for client, own in value.items() if isinstance(own, int | float)}

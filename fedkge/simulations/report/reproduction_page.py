@@ -23,7 +23,7 @@ _LONG = 60
 
 def reproduction_page(found: Reproduction, environment: Mapping[str, Any]) -> Page:
     return Page(
-        found.recipe.about,
+        found.recipe.about.removesuffix("."),
         [f"Published and measured, at scale {found.scale}.", found.common],
         found.notices,
         [_closeness(found.lines), _coverage(found.lines), _progress(found)],
@@ -71,10 +71,10 @@ def _progress(found: Reproduction) -> Answer:
 
 def _table(found: Reproduction) -> Table:
     rows = found.texts()
+    is_long = len(rows) > _LONG
     align = "l" * (len(found.header) - len(HEADER)) + "r" * len(HEADER)
-    return Table(
-        "Every line" if len(rows) > _LONG else "", found.header, rows, align, folded=len(rows) > _LONG
-    )
+    title = f"Every line ({len(rows)})" if is_long else ""
+    return Table(title, found.header, rows, align, folded=is_long)
 
 
 def _names(lines: pd.DataFrame) -> list[str]:
@@ -105,9 +105,9 @@ def _bars(found: Reproduction) -> Iterator[Figure]:
             for line in records
         ]
         title = _words(records[0], first)
-        yield Figure.of(
-            BarChart(title, bars, shown), "With 95 % intervals; the tick is the published number."
-        )
+        tick = "The tick is the published number."
+        spans = " The thin line is our 95 % interval." if any(bar.low is not None for bar in bars) else ""
+        yield Figure.of(BarChart(title, bars, shown), tick + spans)
 
 
 def _curves(found: Reproduction) -> Iterator[Figure]:
@@ -128,7 +128,10 @@ def _curves(found: Reproduction) -> Iterator[Figure]:
 
 
 def _words(line: Mapping[Any, Any], names: list[str]) -> str:
-    return ", ".join(str(line[name]) for name in names if not pd.isna(line[name]))
+    """What tells a line from others; a bare number says of what."""
+    found = {name: line[name] for name in names if not pd.isna(line[name])}
+    said = [f"{name} {it:g}" if isinstance(it, int | float) else str(it) for name, it in found.items()]
+    return ", ".join(said)
 
 
 def _known(value: float) -> float | None:
