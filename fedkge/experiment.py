@@ -49,71 +49,130 @@ class DataSettings(Settings):
     """Which graph, and how it is spread over clients."""
 
     section = "data"
-    dataset: str = Field(default="UMLS", min_length=1)
-    clients: int = Field(default=5, ge=1)
-    partition: str = "fedr"
-    confidential: float | str = 0.0
+    dataset: str = Field(
+        default="UMLS",
+        min_length=1,
+        description="a name from `fedkge data list`, a file, a folder, an archive, or a FedE `.pkl`",
+    )
+    clients: int = Field(
+        default=5,
+        ge=1,
+        description="among how many the graph is divided; a split that is given knows its own number",
+    )
+    partition: str = Field(default="fedr", description="how it is divided: `fedkge list partitions`")
+    confidential: float | str = Field(
+        default=0.0, description="a share such as 0.5, `relation:0.2`, `predicates:A|B`, or `column`"
+    )
 
 
 class ModelSettings(Settings):
     """Which embedding model, and its size; the defaults are the FedR paper's."""
 
     section = "model"
-    name: str = "TransE"
-    dim: int = Field(default=128, ge=1)
-    margin: float = Field(default=10.0, ge=0, allow_inf_nan=False)
-    norm: Literal[1, 2] = 1
+    name: str = Field(default="TransE", description="what each is: `fedkge list models`")
+    dim: int = Field(
+        default=128, ge=1, description="numbers in a row; complex models take two for each, quaternions four"
+    )
+    margin: float = Field(
+        default=10.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="γ of the loss, for models that compare by distance; it also scales initial rows",
+    )
+    norm: Literal[1, 2] = Field(default=1, description="1: L1, 2: L2")
 
 
 class TrainingSettings(Settings):
     """How a client trains; the defaults are the FedR paper's."""
 
     section = "training"
-    local_epochs: int = Field(default=3, ge=1)
-    batch_size: int = Field(default=512, ge=1)
-    negatives: int = Field(default=256, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    optimizer: str = "Adam"
-    keep_optimizer: bool = False  # FedR makes a new one each round
-    decay_at: float = Field(default=1.0, gt=0, le=1)  # after this share of the rounds …
+    local_epochs: int = Field(default=3, ge=1, description="over a client's own triples, in each round")
+    batch_size: int = Field(default=512, ge=1, description="triples in a step")
+    negatives: int = Field(default=256, ge=1, description="false triples that each true one is held against")
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of the optimiser")
+    optimizer: str = Field(default="Adam", description="`LazyAdam` leaves rows without a gradient alone")
+    keep_optimizer: bool = Field(
+        default=False, description="keep its state between rounds; FedR makes a new one each round"
+    )
+    decay_at: float = Field(default=1.0, gt=0, le=1, description="after this share of the rounds …")
     decay_by: float = Field(
-        default=5.0, ge=1, allow_inf_nan=False
-    )  # … the learning rate is this much smaller
-    loss: str = "self-adversarial"
-    adversarial_temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    corrupt: Literal["tail", "head", "both"] = "tail"
-    sampler: Literal["uniform", "bernoulli"] = "uniform"
-    filter_negatives: bool = True
-    shared_negatives: bool = False
-    device: Literal["cpu", "cuda"] = "cpu"
+        default=5.0, ge=1, allow_inf_nan=False, description="… the learning rate is this many times smaller"
+    )
+    loss: str = Field(default="self-adversarial", description="of a triple and its negatives")
+    adversarial_temperature: float = Field(
+        default=1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="how much the self-adversarial loss favours hard negatives",
+    )
+    corrupt: Literal["tail", "head", "both"] = Field(
+        default="tail", description="which end of a triple negatives replace"
+    )
+    sampler: Literal["uniform", "bernoulli"] = Field(
+        default="uniform",
+        description='`bernoulli`: by how many answers a relation has; with `corrupt = "both"`',
+    )
+    filter_negatives: bool = Field(default=True, description="no negative is a train triple of this client")
+    shared_negatives: bool = Field(default=False, description="one draw for the whole batch")
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="`cuda` takes the torch path")
 
 
 class FederationSettings(Settings):
     """How clients work together; the defaults are the FedR paper's."""
 
     section = "federation"
-    strategy: str = "FedR"
-    rounds: int = Field(default=300, ge=1)
-    evaluate_every: int = Field(default=5, ge=1)
-    patience: int = Field(default=5, ge=1)
-    target_mrr: float | None = Field(default=None, gt=0, le=1)
-    fraction: float = Field(default=1.0, gt=0, le=1)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    weighting: Literal["holders", "triples"] = "holders"
-    precision: Literal["float32", "float16"] = "float32"
-    min_clients: int = Field(default=1, ge=1)
-    own_entities: bool = False  # FedR: entity rows start from a seed of the client's own, as its authors' do
-    on_failure: Literal["continue", "repeat"] = "continue"
-    timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
+    strategy: str = Field(default="FedR", description="what is shared: `fedkge list strategies`")
+    rounds: int = Field(default=300, ge=1, description="at most")
+    evaluate_every: int = Field(
+        default=5, ge=1, description="rounds between two validations, each of which leaves a checkpoint"
+    )
+    patience: int = Field(
+        default=5, ge=1, description="validations in a row without a better MRR, after which the run stops"
+    )
+    target_mrr: float | None = Field(
+        default=None, gt=0, le=1, description="report the rounds and bytes that it took to reach it"
+    )
+    fraction: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="the share of clients drawn for a round; below 1 only without secure aggregation",
+    )
+    dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="with which probability a drawn client fails a round (simulated)"
+    )
+    weighting: Literal["holders", "triples"] = Field(
+        default="holders",
+        description="the mean over holders, or weighted by their triples (without secure aggregation)",
+    )
+    precision: Literal["float32", "float16"] = Field(
+        default="float32", description="of the rows as they travel"
+    )
+    min_clients: int = Field(default=1, ge=1, description="the run stops if fewer answer")
+    own_entities: bool = Field(
+        default=False,
+        description="FedR: entity rows start from a seed of the client's own, as its authors' do",
+    )
+    on_failure: Literal["continue", "repeat"] = Field(
+        default="continue", description="leave out a client that fails, or ask it again, twice at most"
+    )
+    timeout: float = Field(
+        default=3600.0, gt=0, allow_inf_nan=False, description="seconds to wait for an answer"
+    )
 
 
 class EvaluationSettings(Settings):
     """What is ranked against what; the defaults are the FedR paper's."""
 
     section = "evaluation"
-    sides: Literal["tail", "head", "both"] = "tail"
-    candidates: Literal["own", "all"] = "own"
-    ties: Literal["realistic", "optimistic", "pessimistic"] = "realistic"
+    sides: Literal["tail", "head", "both"] = Field(default="tail", description="which end is ranked")
+    candidates: Literal["own", "all"] = Field(
+        default="own",
+        description="`own`: entities of the client's triples; `all`: every entity of its vocabulary",
+    )
+    ties: Literal["realistic", "optimistic", "pessimistic"] = Field(
+        default="realistic", description="the rank of equal scores: the mean, the best or the worst"
+    )
 
 
 class DPSettings(Settings):
@@ -123,29 +182,72 @@ class DPSettings(Settings):
     """
 
     section = "privacy.dp"
-    mode: Literal["off", "paper", "sound"] = "sound"
-    sigma: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    target_epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # sets σ for the whole run
-    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # without it, from a percentile
-    percentile: float = Field(default=20.0, gt=0, le=100)
-    delta: float | None = Field(default=None, gt=0, lt=1)
-    budget: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # 0: leave them untouched
-    noise: Literal["auto", "lazy", "dense"] = "auto"
-    validation: Literal["unrestricted", "all"] = "unrestricted"  # all: outside ε, and said so
+    mode: Literal["off", "paper", "sound"] = Field(
+        default="sound",
+        description="`sound` carries a guarantee; the ε of `paper` is only a claim",
+    )
+    sigma: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="noise, as a multiple of the clipping bound"
+    )
+    target_epsilon: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="sets σ so that the whole run stays below it"
+    )
+    clip: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="bounds one triple's gradient; left out: a percentile of norms on unrestricted ones",
+    )
+    percentile: float = Field(default=20.0, gt=0, le=100, description="of `clip`, if that is left out")
+    delta: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="δ; left out: |C|^−1.1 over the confidential triples C (`paper`: 1 / N)",
+    )
+    budget: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="confidential triples are left alone before ε would exceed it; 0: from the start",
+    )
+    noise: Literal["auto", "lazy", "dense"] = Field(
+        default="auto",
+        description="`lazy` pays a row what it owes when it is read; the distribution is the same",
+    )
+    validation: Literal["unrestricted", "all"] = Field(
+        default="unrestricted",
+        description="`all` also validates on confidential triples, which is outside ε, and said so",
+    )
 
 
 class PrivacySettings(Settings):
     """What the server must not learn; without effect on strategies that share nothing."""
 
     section = "privacy"
-    union: Literal["private", "oprf", "hashed", "plain"] = "private"
-    secure_aggregation: bool = True
-    threshold: int | None = Field(default=None, ge=3)
-    min_holders: int = Field(default=3, ge=1)
-    clip: float = Field(default=8.0, gt=0, allow_inf_nan=False)
-    consistency: bool = False
-    helpers: int = Field(default=2, ge=1)
-    query_budget: int = Field(default=4096, ge=1)
+    union: Literal["private", "oprf", "hashed", "plain"] = Field(
+        default="private", description="how labels get their rows: see protocols.md"
+    )
+    secure_aggregation: bool = Field(
+        default=True, description="the server sees sums in place of uploads; it needs three clients"
+    )
+    threshold: int | None = Field(
+        default=None,
+        ge=3,
+        description="how many must answer for a sum; left out: over two thirds, see protocols.md",
+    )
+    min_holders: int = Field(default=3, ge=1, description="rows that fewer clients hold stay at home")
+    clip: float = Field(
+        default=8.0, gt=0, allow_inf_nan=False, description="the largest number that a masked row may move by"
+    )
+    consistency: bool = Field(
+        default=False,
+        description="one more exchange per sum, so that every client sees a server that lies about survivors",
+    )
+    helpers: int = Field(default=2, ge=1, description="of the `oprf` union: clients 0, 1, …")
+    query_budget: int = Field(
+        default=4096, ge=1, description="names per client and table that a helper of the `oprf` union answers"
+    )
     dp: DPSettings = DPSettings(mode="off")
 
     def quorum(self, clients: int) -> int:
@@ -157,40 +259,52 @@ class ClientSettings(Settings):
     """What one client does differently; what is left out is as for all."""
 
     section = "clients"
-    client: int = Field(ge=0)
-    mode: Literal["off", "paper", "sound"] | None = None
-    sigma: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    budget: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    data: str | None = Field(default=None, min_length=1)  # a folder or archive of its own triples
+    client: int = Field(ge=0, description="its number, from 0")
+    mode: Literal["off", "paper", "sound"] | None = Field(default=None, description="as in `[privacy.dp]`")
+    sigma: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
+    budget: float | None = Field(default=None, ge=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
+    data: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a file, folder or archive of its own triples, in the place of its part",
+    )
 
 
 class AdversarySettings(Settings):
     """What is recorded for attacks, who colludes with the server, and which attacks end the run."""
 
     section = "adversary"
-    record: Literal["off", "last", "every"] = "off"  # which rounds
-    colluders: tuple[int, ...] = Field(default=(0,), strict=False)
-    leak_ratio: float = Field(default=1.0, gt=0, le=1)  # the share of its pairs that a colluder hands over
-    attacks: tuple[str, ...] = Field(default=(), strict=False)
+    record: Literal["off", "last", "every"] = Field(
+        default="off", description="which rounds are kept for attacks"
+    )
+    colluders: tuple[int, ...] = Field(default=(0,), strict=False, description="clients that help the server")
+    leak_ratio: float = Field(
+        default=1.0, gt=0, le=1, description="the share of its pairs that a colluder hands over"
+    )
+    attacks: tuple[str, ...] = Field(
+        default=(), strict=False, description="run at the end: `fedkge list attacks`"
+    )
 
 
 class EngineSettings(Settings):
     """Where clients run; nothing here changes a result."""
 
     section = "engine"
-    name: Literal["inline", "ray"] = "ray"
-    workers: int = Field(default=2, ge=1)
-    ray_address: str | None = None
-    cpus_per_worker: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    gpus_per_worker: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    object_store_mb: int = Field(default=512, ge=80)
+    name: Literal["inline", "ray"] = Field(default="ray", description="threads of this process, or Ray")
+    workers: int = Field(default=2, ge=1, description="threads or processes")
+    ray_address: str | None = Field(
+        default=None, description="of a Ray cluster, such as `host:6379`; left out: Ray is started here"
+    )
+    cpus_per_worker: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="that Ray reserves")
+    gpus_per_worker: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="that Ray reserves")
+    object_store_mb: int = Field(default=512, ge=80, description="memory of the Ray that is started here")
 
 
 class Experiment(Settings):
     """Everything that one run depends on."""
 
-    name: str = Field(default="quickstart", min_length=1)
-    seed: int = Field(default=0, ge=0)
+    name: str = Field(default="quickstart", min_length=1, description="of the run's folder")
+    seed: int = Field(default=0, ge=0, description="the same seed gives the same result, bit for bit")
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
@@ -223,10 +337,10 @@ class Experiment(Settings):
         return self.privacy.dp.model_copy(update=changes)
 
     @classmethod
-    def load(cls, path: Path) -> Experiment:
+    def load(cls, path: Path | str) -> Experiment:
         """Read a file; every mistake in it is an InputError that names the file."""
         try:
-            return cls.from_toml(path.read_text(encoding="utf-8"))
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(
                 f"{path}: no such experiment file; give a path that exists, or none at all"

@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedkge.errors import UnknownNameError
+from fedkge.errors import SettingError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.privacy import check_privacy
 from fedkge.server.progress import Observer
@@ -19,7 +19,9 @@ from fedkge.server.strategy import STRATEGIES, Federation
 from fedkge.server.summary import summarise
 from fedkge.storage import storage_errors
 
-__all__ = ["app", "build_strategy", "serve"]
+__all__ = ["app", "build_strategy", "check_strategy", "serve"]
+
+_VERBS = ("join", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "judge")
 
 app = ServerApp()
 
@@ -39,14 +41,26 @@ def main(grid: Grid, context: Context) -> None:
 
 def build_strategy(experiment: Experiment, records: Records, observer: Observer | None = None) -> Federation:
     """The strategy that the experiment names, over sums if it shares anything and is to be protected."""
+    strategy = check_strategy(experiment)
+    if strategy.shared and experiment.privacy.secure_aggregation:
+        return SecureFederation(experiment, records, observer, strategy.shared)
+    return strategy(experiment, records, observer)
+
+
+def check_strategy(experiment: Experiment) -> type[Federation]:
+    """The class that the experiment names; refuse one that this protection would silently pass over."""
     name = experiment.federation.strategy
     if name not in STRATEGIES:
         raise UnknownNameError("strategy", name, STRATEGIES)
-    shared = STRATEGIES[name].shared
-    check_privacy(experiment, shared)
-    if shared and experiment.privacy.secure_aggregation:
-        return SecureFederation(experiment, records, observer, shared)
-    return STRATEGIES[name](experiment, records, observer)
+    strategy = STRATEGIES[name]
+    check_privacy(experiment, strategy.shared)
+    own = [verb for verb in _VERBS if getattr(strategy, verb) is not getattr(Federation, verb)]
+    if own and strategy.shared and experiment.privacy.secure_aggregation:
+        raise SettingError(
+            f"federation.strategy: {name} has its own {', '.join(own)}, which cannot act on sums; set "
+            'privacy.secure_aggregation = false and privacy.union = "plain"'
+        )
+    return strategy
 
 
 def serve(

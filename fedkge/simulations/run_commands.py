@@ -109,6 +109,9 @@ def compare_strategies(
 def write_flower_config(
     folder: Annotated[Path, typer.Option(help="Where the server is to write the run.")],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("run.toml"),
+    roster: Annotated[
+        Path | None, typer.Option(help="The clients' public keys, for secure aggregation.")
+    ] = None,
     file: File = None,
     sets: Sets = None,
 ) -> None:
@@ -118,6 +121,7 @@ def write_flower_config(
         lines = [
             f"experiment = {json.dumps(experiment.to_json())}",
             f"folder = {json.dumps(str(folder.resolve()))}",
+            *([f"roster = {json.dumps(str(roster.resolve()))}"] if roster else []),
         ]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")

@@ -33,9 +33,8 @@ from fedkge.datasets import (
 )
 from fedkge.errors import DataError, InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
-from fedkge.server.app import serve
+from fedkge.server.app import check_strategy, serve
 from fedkge.server.moments import Moments
-from fedkge.server.privacy import check_privacy
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
 from fedkge.server.strategy import STRATEGIES
@@ -106,7 +105,7 @@ def run(
     split = split or divide(experiment)
     experiment = _with_clients(experiment, split)
     _check_clients(experiment)
-    check_privacy(experiment, STRATEGIES[experiment.federation.strategy].shared)
+    check_strategy(experiment)
     check_adversary(experiment)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)

@@ -1,10 +1,11 @@
-"""Flower's own runtime on loopback: a SuperLink, a SuperNode per client, and one run of the app."""
+"""Flower's own runtime on loopback: a SuperLink, a SuperNode per client, and one run of the app over TLS."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fedkge.experiment import Experiment
+from tests.documents import README, blocks_of
 
 __all__ = ["run_on_loopback"]
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-HOST = ["--insecure", "--host", "127.0.0.1"]
+HOST = ["--host", "127.0.0.1"]
 
 
 def free_port() -> int:
@@ -46,12 +48,23 @@ def running(command: list[str], env: dict[str, str], log: Path) -> Iterator[None
             process.wait()
 
 
-def wait_for_door(port: int, patience: float) -> None:
+def make_certificates(folder: Path) -> Path:
+    """An authority and the SuperLink's certificate, word for word as the README makes them."""
+    folder.mkdir()
+    (script,) = [block.text for block in blocks_of(README) if "openssl" in block.text]
+    subprocess.run(["bash", "-ec", script], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def wait_for_door(port: int, authority: Path, patience: float) -> None:
+    """Until the SuperLink shows a certificate of that authority for its name."""
+    context = ssl.create_default_context(cafile=authority)
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+                with context.wrap_socket(probe, server_hostname="localhost"):
+                    return
         time.sleep(0.2)
     raise TimeoutError("the SuperLink did not open its door")
 
@@ -74,9 +87,10 @@ def run_on_loopback(
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }
     link = free_port()
+    tls = make_certificates(work / "tls")
     (work / "home").mkdir(parents=True)
     (work / "home" / "config.toml").write_text(
-        f'[superlink]\ndefault = "loop"\n[superlink.loop]\naddress = "127.0.0.1:{link}"\ninsecure = true\n'
+        f'[superlink.loop]\naddress = "127.0.0.1:{link}"\nroot-certificates = "{tls / "ca.crt"}"\n'
     )
     config = f"experiment = {json.dumps(experiment.to_json())}\nfolder = '{work / 'flower'}'\n"
     if keys:
@@ -84,16 +98,18 @@ def run_on_loopback(
     (work / "run.toml").write_text(config)
     with ExitStack() as stack:
         superlink = [f"{BIN}/flower-superlink", *HOST, "--port", str(link)]
-        superlink += ["--disable-runtime-dependency-installation"]
+        superlink += ["--disable-runtime-dependency-installation", "--ssl-ca-certfile", f"{tls}/ca.crt"]
+        superlink += ["--ssl-certfile", f"{tls}/superlink.crt", "--ssl-keyfile", f"{tls}/superlink.key"]
         stack.enter_context(running(superlink, env, work / "superlink.log"))
-        wait_for_door(link, patience)
+        wait_for_door(link, tls / "ca.crt", patience)
         for number, own in enumerate(data):
             node = f"partition-id={number} num-partitions={len(data)} data='{own}'"
             node += f" state='{work / f'state-{number}'}'"
             if keys:
                 node += f" keys='{keys[number]}'"
             supernode = [f"{BIN}/flower-supernode", *HOST, "--port", str(free_port())]
-            supernode += ["--superlink", f"127.0.0.1:{link}", "--node-config", node]
+            supernode += ["--superlink", f"127.0.0.1:{link}", "--root-certificates", f"{tls}/ca.crt"]
+            supernode += ["--node-config", node]
             stack.enter_context(running(supernode, env, work / f"supernode-{number}.log"))
         command = [f"{BIN}/flwr", "run", str(ROOT), "loop"]
         command += ["--run-config", str(work / "run.toml"), "--stream"]

@@ -103,7 +103,8 @@ def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
 
 def test_a_run_config_for_flower(tmp_path: Path) -> None:
     done = fedkge(
-        "flower-config", "--folder", tmp_path / "f", "--out", tmp_path / "run.toml", "--set", "seed=4"
+        *("flower-config", "--folder", tmp_path / "f", "--out", tmp_path / "run.toml", "--set", "seed=4"),
+        *("--roster", tmp_path / "roster.txt"),
     )
     assert done.returncode == 0, done.stderr
     import tomllib
@@ -111,6 +112,7 @@ def test_a_run_config_for_flower(tmp_path: Path) -> None:
     written = tomllib.loads((tmp_path / "run.toml").read_text())
     assert json.loads(written["experiment"])["seed"] == 4
     assert written["folder"] == str(tmp_path / "f")
+    assert written["roster"] == str(tmp_path / "roster.txt")
 
 
 @pytest.mark.parametrize(

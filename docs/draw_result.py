@@ -1,0 +1,67 @@
+"""Draw the three answers of a comparison: `python docs/draw_result.py FOLDER docs/result.svg`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedkge.simulations.display import human_bytes
+from fedkge.simulations.report.groups import Group, grouped
+from fedkge.simulations.report.run_folder import RunFolder, runs_in
+
+COLOURS = ("#64748b", "#16a34a", "#2563eb", "#d97706", "#9333ea")
+TITLES = ("gain: test MRR", "price: bytes of a run", "leak: triples recovered")
+
+
+def draw(folder: Path, path: Path) -> None:
+    """Test MRR, bytes and triples recovered by attack of each strategy, the cheapest first."""
+    groups = grouped(RunFolder.read(each) for each in runs_in(folder))
+    groups = sorted((group for group in groups if group.row), key=lambda group: group.row.bytes_total)
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    gain, price, leak = axes = figure.subplots(1, 3)
+    for place, (group, colour) in enumerate(zip(groups, COLOURS, strict=False)):
+        row = group.row
+        draw_bar(gain, place, row.mrr, row.interval, colour)
+        price.bar(place, row.bytes_total, color=colour)
+        price.text(place, row.bytes_total, human_bytes(row.bytes_total), ha="center", va="bottom")
+        draw_leak(leak, place, group, colour)
+    for axis, title in zip(axes, TITLES, strict=True):
+        axis.set_title(title, loc="left", fontweight="bold")
+        axis.set_xticks(range(len(groups)), [group.label for group in groups])
+        axis.set_xlim(-0.6, len(groups) - 0.4)
+        axis.spines[["top", "right"]].set_visible(False)
+    price.set_yscale("log")
+    price.margins(y=0.15)
+    leak.set_ylim(0, 1)
+    with rc_context({"svg.hashsalt": "fedkge"}):  # the same runs give the same file
+        figure.savefig(path, metadata={"Date": None})
+
+
+def draw_bar(axis: Axes, place: int, value: float, interval: tuple[float, float], colour: str) -> None:
+    low, high = interval
+    axis.bar(place, value, yerr=[[value - low], [high - value]], color=colour, capsize=4)
+    axis.text(place, high, f"{value:.3f}", ha="center", va="bottom")
+
+
+def draw_leak(axis: Axes, place: int, group: Group, colour: str) -> None:
+    """The success furthest above guessing, from what the protocol sends; guessing is a dotted line."""
+    measured = [
+        each
+        for each in group.findings
+        if each.metric in ("TRR", "recall") and not each.granted and None not in (each.low, each.baseline)
+    ]
+    if not measured:
+        why = "not possible" if group.findings else "sends no rows"
+        axis.text(place, 0.01, why, ha="center", va="bottom")
+        return
+    most = max(measured, key=lambda each: each.excess)
+    draw_bar(axis, place, most.value, (most.low, most.high), colour)
+    axis.plot([place - 0.4, place + 0.4], [most.baseline] * 2, color="black", linestyle=":")
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,269 @@
+"""What the README and docs/ tell people to type works: run word for word, or parsed where it takes long."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedkge.attacks import ATTACKS
+from fedkge.client.models import MODELS
+from fedkge.errors import SettingError
+from fedkge.experiment import Experiment
+from fedkge.server.strategy import STRATEGIES
+from fedkge.simulations.cli import app
+from fedkge.simulations.recipes import RECIPES
+from fedkge.simulations.runs import run
+from tests.documents import DOCUMENTS, README, ROOT, blocks_of, spans_of
+
+BIN = Path(sys.executable).parent
+
+# Too long for a test, or in need of downloads or other machines. Another test runs SuperLink and SuperNodes.
+PARSED_ONLY = (
+    r"make ",
+    r"fedkge compare .*--out result$|fedkge attack result/|python docs/draw_result\.py",
+    r"fedkge data audit DDB14",
+    r"fedkge reproduce (?!--list)",
+    r"fedkge .*--ray-address|ray start ",
+    r"flower-superlink |flower-supernode |flwr run |mkdir -p ~|printf .*~/\.flwr",
+)
+LONGEST_EXAMPLE = 29  # lines
+
+NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
+
+
+def is_parsed_only(command: str) -> bool:
+    return any(re.match(pattern, command) for pattern in PARSED_ONLY)
+
+
+def words_of(command: str) -> list[str]:
+    return shlex.split(command.split("<<")[0].replace("\\\n", " "), comments=True)
+
+
+# Running them.
+
+
+def run_python(code: str) -> dict[str, object]:
+    """A block of a document, as a script of its own would run it."""
+    names: dict[str, object] = {"__name__": "example"}
+    exec(compile(code, "example", "exec"), names)
+    return names
+
+
+def run_command(command: str) -> None:
+    """Our own command in this process, since a new one spends seconds on imports; all others by the shell."""
+    words = words_of(command)
+    if words[0] == "fedkge":
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+        return
+    env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    shell = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False)
+    assert shell.returncode == 0, f"{command}\n{shell.stdout}{shell.stderr}"
+
+
+def follow(document: Path) -> list[dict[str, object]]:
+    """All blocks from top to bottom; what the Python among them defined."""
+    defined = []
+    for block in blocks_of(document):
+        if block.language == "python":
+            defined.append(run_python(block.text))
+        for command in block.commands:
+            if not is_parsed_only(command):
+                run_command(command)
+    return defined
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder to work in, and registries that forget what examples put into them."""
+    folder, before = tmp_path_factory.mktemp("reader"), Path.cwd()
+    known = [(registry, dict(registry)) for registry in (MODELS, STRATEGIES, ATTACKS)]
+    (folder / "docs").mkdir()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+    for registry, names in known:
+        registry.clear()
+        registry.update(names)
+
+
+@pytest.fixture(scope="module")
+def toured(place: Path) -> list[dict[str, object]]:
+    """The README from top to bottom, once."""
+    return follow(README)
+
+
+def test_the_tour_leaves_what_it_speaks_of(toured: list[dict[str, object]], place: Path) -> None:
+    for folder in ("first", "open", "protected", "mine", "python", "cautious"):
+        assert (place / "runs" / folder / "summary.json").is_file(), folder
+    assert (place / "runs" / "compared" / "report.html").is_file()
+    assert "TRR" in (place / "runs" / "open" / "findings.csv").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_readme_can_be_drawn_again(toured: list[dict[str, object]], place: Path) -> None:
+    draw = runpy.run_path(str(ROOT / "docs" / "draw_result.py"))["draw"]
+    for path in (place / "one.svg", place / "two.svg"):
+        draw(place / "runs" / "compared", path)
+    drawn = (place / "one.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->" in drawn for name in ("Local", "FedE", "FedR", "gain: test MRR"))
+    assert drawn == (place / "two.svg").read_text(encoding="utf-8")
+
+
+def test_the_model_of_the_readme_trains_and_ranks(toured: list[dict[str, object]]) -> None:
+    example = next(names for names in toured if "SimplE" in names)
+    model, graph = example["model"], example["graph"]
+    h, r, t = graph.train[:50].T.astype(np.int64)
+    swapped = np.random.default_rng(1).permutation(graph.num_entities)[t]
+    assert model.scores_of(h, r, t).mean() > model.scores_of(h, r, swapped).mean()
+    untrained = example["build_model"](model.settings, graph, seed=0)
+    judge = example["evaluate"], example["EvaluationSettings"]()
+    before, after = (judge[0](each, graph, "test", judge[1]).metrics["mrr"] for each in (untrained, model))
+    assert after > before + 0.1
+    head, tail = model.query_head(model.entity[t], model.relation[r]), model.entity[h]
+    np.testing.assert_allclose((head * tail).sum(-1).numpy(), model.scores_of(h, r, t), rtol=1e-4, atol=1e-5)
+
+
+def test_the_strategy_of_the_readme_merges_in_its_own_way(
+    toured: list[dict[str, object]], place: Path
+) -> None:
+    experiment = Experiment.load(place / "runs" / "cautious" / "experiment.toml")
+    assert experiment.federation.strategy == "CautiousFedE"
+    plain = run(experiment.override(["federation.strategy=FedE"]), place / "runs" / "plain")
+    cautious = Experiment.load(plain.folder / "experiment.toml")
+    assert cautious.federation.rounds == experiment.federation.rounds
+    losses = [
+        (place / "runs" / name / "metrics.csv").read_text(encoding="utf-8") for name in ("cautious", "plain")
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_a_strategy_that_merges_by_itself_is_refused_where_it_would_be_passed_over(
+    toured: list[dict[str, object]], place: Path
+) -> None:
+    experiment = Experiment.load(Path("tour.toml")).override(["federation.strategy=CautiousFedE"])
+    with pytest.raises(SettingError, match="has its own aggregate_train, which cannot act on sums"):
+        run(experiment, place / "runs" / "refused")
+    assert not (place / "runs" / "refused").exists()
+
+
+def test_the_attack_of_the_readme_finds_something_in_a_recorded_view(toured: list[dict[str, object]]) -> None:
+    example = next(names for names in toured if "Activity" in names)
+    attack_run = example["attack_run"]
+    found = attack_run(Path("runs/open"), ["activity"], ["rigorous"])
+    assert {(each.adversary, each.target) for each in found} >= {("server", 0), ("server", 1), ("server", 2)}
+    assert all(0.7 < each.value < 0.8 for each in found)
+    masked = attack_run(Path("runs/protected"), ["activity"], ["rigorous"])
+    assert {each.target for each in masked} == {1, 2}  # the server alone knows no labels
+    assert all(abs(each.value) < 0.4 for each in masked)  # over 130 entities: four standard deviations
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_the_commands_of_a_document_run(name: str, toured: list[dict[str, object]]) -> None:
+    follow(ROOT / name)
+
+
+def test_examples_are_short() -> None:
+    lengths = [len(block.text.splitlines()) for block in blocks_of(README) if block.language == "python"]
+    assert len(lengths) == 4
+    assert max(lengths) <= LONGEST_EXAMPLE
+
+
+# Parsing them.
+
+
+def parse(words: list[str]) -> click.Context:
+    """Whether our command line accepts it: the command, its options, their values, and what is set."""
+    command: click.Command = typer.main.get_command(app)
+    rest = words[1:]
+    while isinstance(command, click.Group):
+        assert rest[0] in command.commands, f"no command {rest[0]}"
+        command = command.commands[rest.pop(0)]
+    context = command.make_context(command.name, rest)
+    Experiment().override(context.params.get("sets") or ())
+    return context
+
+
+def check(command: str) -> None:
+    words = words_of(command)
+    program = words[0]
+    if program == "fedkge":
+        context = parse(words)
+        if words[1] == "reproduce" and context.params["name"]:
+            assert context.params["name"] in RECIPES
+    elif program == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    elif program == "python":
+        script = ROOT / (words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1])
+        assert script.is_file(), script
+    elif program == "ray":
+        from ray.scripts.scripts import cli
+
+        cli.commands[words[1]].make_context(words[1], words[2:])
+    elif program in ("flower-superlink", "flower-supernode", "flwr"):
+        known = help_of(*([program] if program != "flwr" else words[:2]))
+        for option in (word for word in words if word.startswith("--")):
+            assert re.search(rf"{option}\b", known), f"{program} has no {option}"
+
+
+@cache
+def help_of(*command: str) -> str:
+    env = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
+    done = subprocess.run([BIN / command[0], *command[1:], "--help"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_exists_with_its_options(name: str) -> None:
+    commands = [command for block in blocks_of(ROOT / name) for command in block.commands]
+    for command in [*commands, *spans_of(ROOT / name)]:
+        try:
+            check(command)
+        except click.UsageError as error:
+            pytest.fail(f"{name}: {command}\n{error.format_message()}")
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    with pytest.raises(click.UsageError):
+        check("fedkge run --sett seed=1")
+    with pytest.raises(AssertionError, match="no command runn"):
+        check("fedkge runn")
+    with pytest.raises(SettingError, match="did you mean 'rounds'"):
+        check("fedkge run --set federation.round=3")
+    with pytest.raises(AssertionError, match=r"has no --insecur\b"):
+        check("flower-superlink --insecur")
+
+
+@pytest.mark.parametrize("pattern", PARSED_ONLY)
+def test_nothing_is_excused_from_running_that_no_document_has(pattern: str) -> None:
+    commands = [command for each in DOCUMENTS for block in blocks_of(each) for command in block.commands]
+    assert any(re.match(pattern, command) for command in commands)
+
+
+# The pages themselves.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_hides_in_an_indented_block(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not re.search(r"^    (fedkge|python|make|flwr|flower-\w+|ray) ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    document = ROOT / name
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), f"{name}: {target}"
