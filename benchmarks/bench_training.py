@@ -21,12 +21,12 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from fedkge.client.comparisons import candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.comparisons import both_gradients, compare_pairs
 from fedkge.client.gradients import Objective
 from fedkge.client.losses import find_loss, slopes
 from fedkge.client.models import build_model
 from fedkge.client.negatives import NegativeSampler
-from fedkge.client.pairs import group
+from fedkge.client.pairs import group, in_order
 from fedkge.client.training import KernelStep, train
 from fedkge.datasets import KnowledgeGraph, load_graph
 from fedkge.experiment import ModelSettings, TrainingSettings
@@ -106,9 +106,9 @@ def kernels_alone(name: str, graph: KnowledgeGraph) -> Callable[[], None]:
         for _ in range(BATCHES):
             compare_pairs(kind, queries, table, pairs, compared)
             slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-            query_gradients(kind, queries, table, batch.candidates, coefficients, at_query)
-            ordered = coefficients.ravel()[pairs.places]
-            candidate_gradients(kind, queries, table, ordered, pairs, every, at_rows)
+            ordered = in_order(coefficients, pairs)
+            at_query[:] = 0
+            both_gradients(kind, queries, table, ordered, pairs, every, at_query, at_rows)
 
     return work
 

@@ -6,21 +6,29 @@ relation), so that whatever acts on single triples, such as clipping, acts befor
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from fedkge.client.arrays import Floats, Ids
-from fedkge.client.comparisons import Comparison, candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.comparisons import (
+    Comparison,
+    both_gradients,
+    candidate_gradients,
+    compare_pairs,
+    query_gradients,
+)
 from fedkge.client.compiled import compiled
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
 from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
 
-__all__ = ["Objective", "TripleGradients", "triple_gradients"]
+__all__ = ["Block", "Objective", "TripleGradients", "mean_gradients", "triple_gradients"]
 
+_BLOCK = 2**18  # floats of gradients that stay in the cache until they are applied
 _CHUNK = 2**22  # floats of projected candidates held at once
 
 
@@ -68,7 +76,7 @@ class TripleGradients:
         return EntitySums(self, table)
 
     def relation_sums(self, num_relations: int) -> RelationSums:
-        return RelationSums(self, num_relations)
+        return RelationSums(self.relation_rows, self.batch.relations, num_relations)
 
 
 class EntitySums:
@@ -104,9 +112,9 @@ class EntitySums:
 class RelationSums:
     """Gradients of relation rows."""
 
-    def __init__(self, triples: TripleGradients, num_relations: int) -> None:
-        self.source = triples.relation_rows
-        self.pairs = group(triples.batch.relations, num_relations)
+    def __init__(self, source: Floats, relations: Ids, num_relations: int) -> None:
+        self.source = source
+        self.pairs = group(relations, num_relations)
 
     def touched(self) -> Ids:
         return named_rows(self.pairs, self.pairs)
@@ -149,6 +157,74 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
     )
 
 
+Block = tuple[str, Ids, Floats]  # a table, some of its rows, their gradients
+
+
+def mean_gradients(
+    model: Model, objective: Objective, batch: Batch, dense: bool, losses: Floats
+) -> Iterator[Block]:
+    """The gradient of a batch's mean loss, block by block; `losses` (b,) are there with the first.
+
+    `dense` asks for every row, and else for those that have a gradient. A block may be applied at once, while
+    it is in the cache: no later one reads its rows. The next overwrites it.
+    """
+    entity = model.tables["entity"]
+    if model.projects or batch.shared is not None:
+        triples = triple_gradients(model, objective, batch)
+        losses[:] = triples.losses
+        triples.weigh(np.full(len(losses), 1 / len(losses), dtype=np.float32))
+        sums = triples.entity_sums(entity)
+        for rows in _blocks(_every(entity) if dense else sums.touched(), entity.shape[1]):
+            yield "entity", rows, sums.rows(rows)
+        at_r = triples.relation_rows
+    else:
+        at_r = yield from _fused(model, objective, batch, dense, losses)
+    relations = RelationSums(at_r, batch.relations, len(model.tables["relation"]))
+    rows = _every(model.tables["relation"]) if dense else relations.touched()
+    yield "relation", rows, relations.rows(rows)
+
+
+def _fused(
+    model: Model, objective: Objective, batch: Batch, dense: bool, losses: Floats
+) -> Generator[Block, None, Floats]:
+    """Where nothing acts on single triples, both gradients of a pair come from one pass.
+
+    The anchors come last, because their gradient comes from that of all queries. Returns the relations'.
+    """
+    entity, kind = model.tables["entity"], int(model.comparison)
+    h, r = entity.take(batch.anchors, axis=0), model.tables["relation"].take(batch.relations, axis=0)
+    queries, pull = model.queries(h, r, batch.num_tails)
+    pairs, anchors = group(batch.candidates, len(entity)), group(batch.anchors, len(entity))
+    scale: Floats = model.scale.numpy()[batch.relations]
+    losses[:], _, coefficients = _slopes(kind, objective, queries, entity, batch.candidates, scale, pairs)
+    ordered = in_order(coefficients, pairs)
+    ordered *= np.float32(1 / len(losses))
+    rows = _every(entity) if dense else named_rows(pairs, anchors)
+    is_anchor = np.diff(anchors.starts)[rows] > 0
+    at_query = np.zeros_like(queries)
+    room = np.empty((max(1, _BLOCK // entity.shape[1]), entity.shape[1]), dtype=np.float32)
+    for block in _blocks(rows[~is_anchor], entity.shape[1]):
+        values = room[: len(block)]
+        both_gradients(kind, queries, entity, ordered, pairs, block, at_query, values)
+        yield "entity", block, values
+    last = rows[is_anchor]
+    values = np.empty((len(last), entity.shape[1]), dtype=np.float32)
+    both_gradients(kind, queries, entity, ordered, pairs, last, at_query, values)
+    at_h, at_r = pull(at_query)
+    add_rows(at_h, anchors, last, values)
+    yield "entity", last, values
+    return at_r
+
+
+def _every(table: Floats) -> Ids:
+    return np.arange(len(table), dtype=np.int32)
+
+
+def _blocks(rows: Ids, width: int) -> Iterator[Ids]:
+    step = max(1, _BLOCK // width)
+    return (rows[start : start + step] for start in range(0, len(rows), step))
+
+
 @compiled
 def _scale_rows(rows: Floats, weights: Floats) -> None:
     for b in range(rows.shape[0]):
@@ -170,15 +246,29 @@ def _score(
     pairs: Pairs,
 ) -> Scored:
     kind = int(model.comparison)
+    losses, compared, coefficients = _slopes(kind, objective, queries, table, candidates, scale, pairs)
+    at_query = np.empty_like(queries)
+    query_gradients(kind, queries, table, in_order(coefficients, pairs), pairs, at_query)
+    return losses, compared, coefficients, at_query
+
+
+def _slopes(
+    kind: int,
+    objective: Objective,
+    queries: Floats,
+    table: Floats,
+    candidates: Ids,
+    scale: Floats,
+    pairs: Pairs,
+) -> tuple[Floats, Floats, Floats]:
+    """Losses, comparisons and coefficients."""
     compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
     compare_pairs(kind, queries, table, pairs, compared)
     coefficients = np.empty_like(compared)
     losses = np.empty(len(candidates), dtype=np.float32)
     numbers = np.float32(objective.margin), np.float32(objective.temperature)
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-    at_query = np.empty_like(queries)
-    query_gradients(kind, queries, table, candidates, coefficients, at_query)
-    return losses, compared, coefficients, at_query
+    return losses, compared, coefficients
 
 
 def _score_multiplied(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.autograd import AutogradStep
-from fedkge.client.gradients import EntitySums, Objective, RelationSums, triple_gradients
+from fedkge.client.gradients import Objective, mean_gradients
 from fedkge.client.losses import find_loss
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch, NegativeSampler
@@ -24,7 +24,6 @@ from fedkge.experiment import TrainingSettings
 
 __all__ = ["KernelStep", "Step", "TrainResult", "check_loss", "shuffled", "train"]
 
-_BLOCK = 2**18  # floats of a gradient held at once, so that memory grows with the batch and not the table
 _EXPLOSION = 1e4  # a loss this many times the first one will not come back
 
 
@@ -92,7 +91,7 @@ def build_step(model: Model, settings: TrainingSettings, optimizer: State | None
 
 
 class KernelStep:
-    """A step through the kernels: gradients of a block of rows, then at once their update."""
+    """A step through the kernels: the gradients of a block of rows, then at once their update."""
 
     def __init__(self, model: Model, settings: TrainingSettings, optimizer: State | None = None) -> None:
         self.model = model
@@ -104,23 +103,11 @@ class KernelStep:
             self.optimizer.load(optimizer)
 
     def __call__(self, batch: Batch) -> float:
-        tables = self.model.tables
-        gradients = triple_gradients(self.model, self.objective, batch)
-        b = len(batch.anchors)
-        gradients.weigh(np.full(b, 1 / b, dtype=np.float32))
+        losses = np.empty(len(batch.anchors), dtype=np.float32)
         self.optimizer.begin_step()
-        self.apply("entity", gradients.entity_sums(tables["entity"]))
-        self.apply("relation", gradients.relation_sums(len(tables["relation"])))
-        return float(gradients.losses.mean(dtype=np.float64))
-
-    def apply(self, name: str, sums: EntitySums | RelationSums) -> None:
-        """Update the rows of a table: those with a gradient, or all."""
-        table = self.model.tables[name]
-        every = np.arange(len(table), dtype=np.int32) if self.optimizer.dense else sums.touched()
-        block = max(1, _BLOCK // table.shape[1])
-        for start in range(0, len(every), block):
-            rows = every[start : start + block]
-            self.optimizer.update(name, rows, sums.rows(rows))
+        for block in mean_gradients(self.model, self.objective, batch, self.optimizer.dense, losses):
+            self.optimizer.update(*block)
+        return float(losses.mean(dtype=np.float64))
 
     def state(self) -> State:
         return self.optimizer.state()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedkge.client.comparisons import compare
-from fedkge.client.gradients import Objective, triple_gradients
+from fedkge.client.gradients import Objective, mean_gradients, triple_gradients
 from fedkge.client.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.negatives import Batch
@@ -92,18 +92,39 @@ class ModelContract:
             (self.norms[-1], 8, mixed_batch()),
             (self.norms[-1], 3, one_negative()),
             (self.norms[0], 5, shared_batch()),
+            (self.norms[-1], 45, mixed_batch()),  # four lanes at a time, then one, then single columns
+            (self.norms[0], 45, mixed_batch()),
         ):
             model = self.perturbed(random_graph(0), dim, norm)
             objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
+            expected, losses = autograd(model, objective, batch)
+            self.check_mean(model, objective, batch, expected)
             gradients = triple_gradients(model, objective, batch)
             gradients.weigh(np.full(len(batch.anchors), 1 / len(batch.anchors), dtype=np.float32))
             entity, relation = model.tables.values()
             every_entity = np.arange(len(entity), dtype=np.int32)
             every_relation = np.arange(len(relation), dtype=np.int32)
-            expected, losses = autograd(model, objective, batch)
             assert_close(gradients.entity_sums(entity).rows(every_entity), expected["entity"])
             assert_close(gradients.relation_sums(len(relation)).rows(every_relation), expected["relation"])
             np.testing.assert_allclose(gradients.losses, losses, rtol=1e-4)
+
+    def check_mean(
+        self, model: Model, objective: Objective, batch: Batch, expected: dict[str, np.ndarray]
+    ) -> None:
+        """Each row once, right, and whatever became of the rows before it."""
+        losses = np.empty(len(batch.anchors), dtype=np.float32)
+        tables = {name: table.copy() for name, table in model.tables.items()}
+        for dense in (True, False):
+            found = {name: np.zeros_like(table) for name, table in tables.items()}
+            seen = {name: np.zeros(len(table), dtype=int) for name, table in tables.items()}
+            for name, rows, values in mean_gradients(model, objective, batch, dense, losses):
+                found[name][rows] = values
+                seen[name][rows] += 1
+                model.tables[name][rows] = np.nan  # a block may be applied at once
+            for name, table in tables.items():
+                assert_close(found[name], expected[name])
+                assert (seen[name] == 1).all() if dense else seen[name].max() == 1
+                model.tables[name][:] = table
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:

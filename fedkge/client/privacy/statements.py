@@ -10,7 +10,7 @@ from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import query_gradients
 from fedkge.client.gradients import TripleGradients
 from fedkge.client.models.base import Model
-from fedkge.client.pairs import group
+from fedkge.client.pairs import group, in_order
 from fedkge.client.privacy.norms import triple_norms
 
 __all__ = ["Statements"]
@@ -56,7 +56,8 @@ def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
     coefficients = joint.coefficients.reshape(-1, 1)
     pairs = group(single.candidates, len(tables["entity"]))
     at_query = np.empty_like(queries)
-    query_gradients(joint.comparison, queries, tables["entity"], single.candidates, coefficients, at_query)
+    ordered = in_order(coefficients, pairs)
+    query_gradients(joint.comparison, queries, tables["entity"], ordered, pairs, at_query)
     anchor_rows, relation_rows = pull(at_query)
     return replace(
         joint,

@@ -53,7 +53,8 @@ class SoundStep:
     def _apply(self, name: str, sums: Sums | None) -> None:
         if not self.noise.dense:  # it is paid later
             if sums:
-                self.kernel.apply(name, sums)
+                touched = sums.touched()
+                self.kernel.optimizer.update(name, touched, sums.rows(touched))
             return
         table = self.kernel.model.tables[name]
         rows = np.arange(len(table), dtype=np.int32)
