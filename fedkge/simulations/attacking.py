@@ -8,12 +8,13 @@ from pathlib import Path
 from fedkge.attacks import ATTACKS, PROTOCOLS, Finding, Protocol, View
 from fedkge.attacks.findings import leakage_of, write_findings
 from fedkge.errors import InputError, UnknownNameError
+from fedkge.experiment import Experiment
 from fedkge.seeding import draw
 from fedkge.server.records import Records
 from fedkge.simulations.adversary import RecordedRun
 from fedkge.simulations.runs import RunResult, result_of
 
-__all__ = ["attack_run", "check_attacks", "publish"]
+__all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
 _ATTACK = 11  # tells the draws of attacks from the other draws of a seed
 
@@ -60,6 +61,16 @@ def attack_run(
                 rng = draw(recorded.experiment.seed, _ATTACK, number, PROTOCOLS.index(protocol), place)
                 found += ATTACKS[name]().assess(view, recorded.truth, protocol, rng)
     return found
+
+
+def nothing_to_attack(experiment: Experiment) -> list[Finding]:
+    """What to say of a run whose strategy sends no embeddings, so that it can stand beside others."""
+    why = f"{experiment.federation.strategy} sends no embeddings: the server has nothing to attack"
+    return [
+        Finding(name, protocol, "none", "server", "", 0.0, None, "", "any", None, note=why)
+        for name in experiment.adversary.attacks
+        for protocol in PROTOCOLS
+    ]
 
 
 def publish(folder: Path, findings: Sequence[Finding]) -> RunResult:

@@ -287,9 +287,11 @@ def _serve(
         keep_states(folder, folder / "clients" / f"run-{run_id}", experiment.data.clients)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
     if experiment.adversary.attacks:
-        from fedkge.simulations.attacking import attack_run, publish  # it needs this module
+        from fedkge.simulations import attacking  # it needs this module
 
-        return publish(folder, attack_run(folder))
+        sends = STRATEGIES[experiment.federation.strategy].shared
+        found = attacking.attack_run(folder) if sends else attacking.nothing_to_attack(experiment)
+        return attacking.publish(folder, found)
     return RunResult(folder, summary)
 
 

@@ -67,6 +67,18 @@ def metric(findings: list[Finding], name: str, view: str, target: int) -> Findin
     return found
 
 
+@pytest.mark.parametrize("strategy", ["Local", "Central"])
+def test_a_run_that_sends_no_embeddings_can_stand_beside_attacked_ones(
+    strategy: str, tiny: Tiny, out: Path
+) -> None:
+    attacked = ("adversary.record=last", 'adversary.attacks=["reconstruction"]', "adversary.colluders=[0]")
+    result = runs.run(tiny(f"federation.strategy={strategy}", *attacked), out)
+    found = pd.read_csv(out / "findings.csv")
+    assert (found["value"] == "not possible").all()
+    assert found["note"].str.contains(f"{strategy} sends no embeddings").all()
+    assert set(result.summary["leakage"]["reconstruction"]) == set(PROTOCOLS)
+
+
 def test_the_transcript_is_the_bytes_that_came(
     tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
 ) -> None:
