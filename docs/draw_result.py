@@ -9,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.display import human_bytes
 from fedkge.simulations.report.groups import Group, grouped
 from fedkge.simulations.report.run_folder import RunFolder, runs_in
@@ -55,7 +56,9 @@ def draw_leak(axis: Axes, place: int, group: Group, colour: str) -> None:
         if each.metric in ("TRR", "recall") and not each.granted and None not in (each.low, each.baseline)
     ]
     if not measured:
-        why = "not possible" if group.findings else "sends no rows"
+        sends = STRATEGIES[group.runs[0].strategy].shared
+        why = "not possible" if group.findings else "not attacked"
+        why = why if sends else "sends no rows"
         axis.text(place, 0.01, why, ha="center", va="bottom")
         return
     most = max(measured, key=lambda each: each.excess)

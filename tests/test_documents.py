@@ -118,7 +118,9 @@ def test_the_picture_of_the_readme_can_be_drawn_again(toured: list[dict[str, obj
     for path in (place / "one.svg", place / "two.svg"):
         draw(place / "runs" / "compared", path)
     drawn = (place / "one.svg").read_text(encoding="utf-8")
-    assert all(f"<!-- {name} -->" in drawn for name in ("Local", "FedE", "FedR", "gain: test MRR"))
+    words = ("Local", "FedE", "FedR", "gain: test MRR", "sends no rows", "not attacked")
+    assert all(f"<!-- {name} -->" in drawn for name in words)
+    assert "<!-- not possible -->" not in drawn
     assert drawn == (place / "two.svg").read_text(encoding="utf-8")
 
 
@@ -141,9 +143,7 @@ def test_the_strategy_of_the_readme_merges_in_its_own_way(
 ) -> None:
     experiment = Experiment.load(place / "runs" / "cautious" / "experiment.toml")
     assert experiment.federation.strategy == "CautiousFedE"
-    plain = run(experiment.override(["federation.strategy=FedE"]), place / "runs" / "plain")
-    cautious = Experiment.load(plain.folder / "experiment.toml")
-    assert cautious.federation.rounds == experiment.federation.rounds
+    run(experiment.override(["federation.strategy=FedE"]), place / "runs" / "plain")
     losses = [
         (place / "runs" / name / "metrics.csv").read_text(encoding="utf-8") for name in ("cautious", "plain")
     ]

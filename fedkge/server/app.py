@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from flwr.app import Context
@@ -21,7 +22,7 @@ from fedkge.storage import storage_errors
 
 __all__ = ["app", "build_strategy", "check_strategy", "serve"]
 
-_VERBS = ("join", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate", "judge")
+_PARTS = (FunctionType, property, staticmethod, classmethod)
 
 app = ServerApp()
 
@@ -54,13 +55,20 @@ def check_strategy(experiment: Experiment) -> type[Federation]:
         raise UnknownNameError("strategy", name, STRATEGIES)
     strategy = STRATEGIES[name]
     check_privacy(experiment, strategy.shared)
-    own = [verb for verb in _VERBS if getattr(strategy, verb) is not getattr(Federation, verb)]
+    own = _own_parts(strategy)
     if own and strategy.shared and experiment.privacy.secure_aggregation:
         raise SettingError(
             f"federation.strategy: {name} has its own {', '.join(own)}, which cannot act on sums; set "
             'privacy.secure_aggregation = false and privacy.union = "plain"'
         )
     return strategy
+
+
+def _own_parts(strategy: type[Federation]) -> list[str]:
+    """What a strategy does in another way than all; helpers of its own do nothing by themselves."""
+    classes = strategy.__mro__[: strategy.__mro__.index(Federation)]
+    own = {name for each in classes for name, part in vars(each).items() if isinstance(part, _PARTS)}
+    return sorted(name for name in own if hasattr(Federation, name))
 
 
 def serve(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from fedkge.client.models import MODELS, build_model
+from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models.bilinear import DistMult
 from fedkge.client.models.initial import uniform_rows
+from fedkge.client.models.translations import TransE
+from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import UnknownNameError
 from fedkge.experiment import ModelSettings
@@ -58,6 +62,24 @@ class TestTransR(ModelContract):
     def formula(h, r, t, norm):
         m = r[len(h) :].reshape(len(h), len(h))
         return -np.linalg.norm(m @ h + r[: len(h)] - m @ t, ord=norm)
+
+
+@pytest.mark.parametrize("parent", [TransE, DistMult])
+def test_a_model_may_ask_another_way_than_its_parent(parent: type[Model]) -> None:
+    class Backwards(parent):  # type: ignore[misc, valid-type]
+        def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
+            return h - 2 * r
+
+        def query_head(self, t: Tensor, r: Tensor) -> Tensor:
+            return t + 2 * r
+
+    model = Backwards.build(ModelSettings(dim=4), load_graph("Nations"), 0)
+    h, r = model.tables["entity"][:4], model.tables["relation"][:4]
+    queries, pull = model.queries(h, r, 2)
+    np.testing.assert_array_equal(queries, np.concatenate([h[:2] - 2 * r[:2], h[2:] + 2 * r[2:]]))
+    at_h, at_r = pull(np.ones_like(queries))
+    np.testing.assert_array_equal(at_h, np.ones_like(h))
+    np.testing.assert_array_equal(at_r, np.repeat([[-2], [2]], 2, axis=0) * np.ones_like(r))
 
 
 class TestRESCAL(ModelContract):
@@ -120,7 +142,9 @@ def quaternion(p):
 
 def test_every_registered_model_has_a_contract_class():
     covered = {
-        value.name for value in globals().values() if isinstance(value, type) and hasattr(value, "name")
+        value.name
+        for value in globals().values()
+        if isinstance(value, type) and issubclass(value, ModelContract) and hasattr(value, "name")
     }
     assert covered == set(MODELS)
 

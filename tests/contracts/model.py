@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
+from fedkge.client import gradients
 from fedkge.client.comparisons import compare
 from fedkge.client.gradients import Objective, mean_gradients, triple_gradients
 from fedkge.client.losses import LOSSES, loss_per_triple
@@ -99,14 +101,14 @@ class ModelContract:
             objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
             expected, losses = autograd(model, objective, batch)
             self.check_mean(model, objective, batch, expected)
-            gradients = triple_gradients(model, objective, batch)
-            gradients.weigh(np.full(len(batch.anchors), 1 / len(batch.anchors), dtype=np.float32))
+            triples = triple_gradients(model, objective, batch)
+            triples.weigh(np.full(len(batch.anchors), 1 / len(batch.anchors), dtype=np.float32))
             entity, relation = model.tables.values()
             every_entity = np.arange(len(entity), dtype=np.int32)
             every_relation = np.arange(len(relation), dtype=np.int32)
-            assert_close(gradients.entity_sums(entity).rows(every_entity), expected["entity"])
-            assert_close(gradients.relation_sums(len(relation)).rows(every_relation), expected["relation"])
-            np.testing.assert_allclose(gradients.losses, losses, rtol=1e-4)
+            assert_close(triples.entity_sums(entity).rows(every_entity), expected["entity"])
+            assert_close(triples.relation_sums(len(relation)).rows(every_relation), expected["relation"])
+            np.testing.assert_allclose(triples.losses, losses, rtol=1e-4)
 
     def check_mean(
         self, model: Model, objective: Objective, batch: Batch, expected: dict[str, np.ndarray]
@@ -117,10 +119,11 @@ class ModelContract:
         for dense in (True, False):
             found = {name: np.zeros_like(table) for name, table in tables.items()}
             seen = {name: np.zeros(len(table), dtype=int) for name, table in tables.items()}
-            for name, rows, values in mean_gradients(model, objective, batch, dense, losses):
-                found[name][rows] = values
-                seen[name][rows] += 1
-                model.tables[name][rows] = np.nan  # a block may be applied at once
+            with mock.patch.object(gradients, "_BLOCK", 4 * tables["entity"].shape[1]):
+                for name, rows, values in mean_gradients(model, objective, batch, dense, losses):
+                    found[name][rows] = values
+                    seen[name][rows] += 1
+                    model.tables[name][rows] = np.nan  # a block may be applied at once
             for name, table in tables.items():
                 assert_close(found[name], expected[name])
                 assert (seen[name] == 1).all() if dense else seen[name].max() == 1

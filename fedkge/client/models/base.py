@@ -33,6 +33,13 @@ class Model(ABC):
     relation_width: ClassVar[int] = 1
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
 
+    def __init_subclass__(cls) -> None:
+        """A model that asks another way than its parent does not go back the parent's way."""
+        super().__init_subclass__()
+        asks = {"query_tail", "query_head"} & vars(cls).keys()
+        if asks and "queries" not in vars(cls):
+            cls.queries = Model.queries  # type: ignore[method-assign]
+
     def __init__(self, settings: ModelSettings, entity: Floats, relation: Floats, scale: Floats) -> None:
         self.settings = settings
         self.entity = torch.from_numpy(entity)

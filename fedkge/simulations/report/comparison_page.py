@@ -108,10 +108,14 @@ def _leakage(ranked: Sequence[Group]) -> Answer:
     for group in ranked[:_MOST_LINES]:
         seen.setdefault(exposure(group.runs[0]), []).append(group.label)
     lines = [f"{', '.join(labels)}: {sentence}" for sentence, labels in seen.items()]
+    failed = [group.label for group in ranked if group.findings and group.label not in attacked]
+    if failed and not attacked:
+        return Answer(LEAK, "none", "of the attacks was possible", lines)
     if not attacked:
         return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED])
     label, most = max(attacked.items(), key=lambda item: item[1].excess)
     beside = [(name, f"{each.metric} {figure(each.value)}") for name, each in attacked.items()]
+    beside += [(name, "not possible") for name in failed]
     return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [said(most), *lines], beside)
 
 
@@ -171,17 +175,16 @@ def _target(groups: Sequence[Group]) -> float | None:
 
 def _clients(groups: Sequence[Group]) -> Table:
     """What each party has of each setting, beside what it has alone; only where all hold the same data."""
-    parted = [group.runs[0] for group in groups if group.runs[0].strategy != "Central"]
+    chosen = [group for group in groups if group.row and group.runs[0].strategy != "Central"]
+    parted = [group.runs[0] for group in chosen]
     scores = [run.summary.part("utility", "per_client") for run in parted]
-    if not scores or any(run.experiment.at("data") != parted[0].experiment.at("data") for run in parted):
+    if len({_parties(run) for run in parted}) != 1:
         return Table("", (), (), "")
-    alone = next((each for run, each in zip(parted, scores, strict=True) if run.strategy == "Local"), None)
-    rows = [
-        (f"client {client}", *(_against(each, alone, client) for each in scores))
-        for client in scores[0].content
-    ]
-    labels = [group.label for group in groups if group.runs[0].strategy != "Central"]
-    note = "In brackets: what a client gains over training alone." if alone else ""
+    alone = [_alone(run, parted) for run in parted]
+    clients = sorted({client for each in scores for client in each.content}, key=int)
+    rows = [(f"client {client}", *map(_against, scores, alone, [client] * len(scores))) for client in clients]
+    labels = [group.label for group in chosen]
+    note = "In brackets: what a client gains over training alone." if any(alone) else ""
     return Table(
         "Test MRR by client",
         ("client", *labels),
@@ -192,9 +195,22 @@ def _clients(groups: Sequence[Group]) -> Table:
     )
 
 
+def _parties(run: RunFolder) -> str:
+    """Equal where the same clients hold the same triples."""
+    return repr([run.experiment.at(part) for part in ("seed", "data", "clients")])
+
+
+def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Facts | None:
+    """The scores of clients that train the same model, each by itself; none if there are two such runs."""
+    model = run.experiment.at("model")
+    found = [each for each in others if each.strategy == "Local" and each.experiment.at("model") == model]
+    is_one = len(found) == 1 and run.strategy != "Local"
+    return found[0].summary.part("utility", "per_client") if is_one else None
+
+
 def _against(scores: Facts, alone: Facts | None, client: str) -> str:
     path = (client, "test", "mrr", "value")
-    value, before = scores.number(*path), alone.number(*path) if alone and alone is not scores else None
+    value, before = scores.number(*path), alone.number(*path) if alone else None
     return figure(value) if value is None or before is None else f"{value:.3f} ({value - before:+.3f})"
 
 
