@@ -21,8 +21,8 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from fedkge.client.comparisons import both_gradients, compare_pairs
 from fedkge.client.gradients import Objective
+from fedkge.client.kernels import both_gradients, compare_pairs
 from fedkge.client.losses import find_loss, slopes
 from fedkge.client.models import build_model
 from fedkge.client.negatives import NegativeSampler

@@ -13,14 +13,9 @@ import numpy as np
 import torch
 
 from fedkge.client.arrays import Floats, Ids
-from fedkge.client.comparisons import (
-    Comparison,
-    both_gradients,
-    candidate_gradients,
-    compare_pairs,
-    query_gradients,
-)
+from fedkge.client.comparisons import Comparison
 from fedkge.client.compiled import compiled
+from fedkge.client.kernels import both_gradients, candidate_gradients, compare_pairs, query_gradients
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
@@ -196,7 +191,7 @@ def _fused(
     queries, pull = model.queries(h, r, batch.num_tails)
     pairs, anchors = group(batch.candidates, len(entity)), group(batch.anchors, len(entity))
     scale: Floats = model.scale.numpy()[batch.relations]
-    losses[:], _, coefficients = _slopes(kind, objective, queries, entity, batch.candidates, scale, pairs)
+    losses[:], coefficients, _ = _slopes(kind, objective, queries, entity, batch.candidates, scale, pairs)
     ordered = in_order(coefficients, pairs)
     ordered *= np.float32(1 / len(losses))
     rows = _every(entity) if dense else named_rows(pairs, anchors)
@@ -246,7 +241,7 @@ def _score(
     pairs: Pairs,
 ) -> Scored:
     kind = int(model.comparison)
-    losses, compared, coefficients = _slopes(kind, objective, queries, table, candidates, scale, pairs)
+    losses, coefficients, compared = _slopes(kind, objective, queries, table, candidates, scale, pairs)
     at_query = np.empty_like(queries)
     query_gradients(kind, queries, table, in_order(coefficients, pairs), pairs, at_query)
     return losses, compared, coefficients, at_query
@@ -261,30 +256,31 @@ def _slopes(
     scale: Floats,
     pairs: Pairs,
 ) -> tuple[Floats, Floats, Floats]:
-    """Losses, comparisons and coefficients."""
+    """Losses, coefficients and comparisons."""
     compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
     compare_pairs(kind, queries, table, pairs, compared)
+    return *_judged(kind, objective, compared, scale), compared
+
+
+def _judged(kind: int, objective: Objective, compared: Floats, scale: Floats) -> tuple[Floats, Floats]:
+    """The losses (b,) of comparisons (b, 1 + n), and their slopes at each."""
     coefficients = np.empty_like(compared)
-    losses = np.empty(len(candidates), dtype=np.float32)
+    losses = np.empty(len(compared), dtype=np.float32)
     numbers = np.float32(objective.margin), np.float32(objective.temperature)
     slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-    return losses, compared, coefficients
+    return losses, coefficients
 
 
 def _score_multiplied(
     objective: Objective, queries: Floats, table: Floats, batch: Batch, scale: Floats
 ) -> Scored:
     """Dot products with negatives that all triples share are one matrix product, forwards and backwards."""
-    kind = int(Comparison.DOT)
     targets, rows = table[batch.candidates[:, 0]], table[batch.shared]  # (b, w), (n, w)
     compared = np.empty(batch.candidates.shape, dtype=np.float32)
     compared[:, 0] = (queries * targets).sum(axis=1)
     compared[:, 1:] = _product(queries, rows.T)
     compared[batch.candidates < 0] = np.inf
-    coefficients = np.empty_like(compared)
-    losses = np.empty(len(compared), dtype=np.float32)
-    numbers = np.float32(objective.margin), np.float32(objective.temperature)
-    slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
+    losses, coefficients = _judged(int(Comparison.DOT), objective, compared, scale)
     at_query = coefficients[:, :1] * targets + _product(coefficients[:, 1:], rows)
     return losses, compared, coefficients, at_query
 

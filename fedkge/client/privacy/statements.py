@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedkge.client.arrays import Floats
-from fedkge.client.comparisons import query_gradients
 from fedkge.client.gradients import TripleGradients
+from fedkge.client.kernels import query_gradients
 from fedkge.client.models.base import Model
 from fedkge.client.pairs import group, in_order
 from fedkge.client.privacy.norms import triple_norms
