@@ -6,7 +6,7 @@ relation), so that whatever acts on single triples, such as clipping, acts befor
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from fedkge.client.kernels import both_gradients, candidate_gradients, compare_p
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
-from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
+from fedkge.client.pairs import Pairs, add_rows, divided_rows, group, in_order, named_rows
 
 __all__ = ["Block", "Objective", "TripleGradients", "mean_gradients", "triple_gradients"]
 
@@ -163,7 +163,8 @@ def mean_gradients(
     `dense` asks for every row, and else for those that have a gradient. A block may be applied at once, while
     it is in the cache: no later one reads its rows. The next overwrites it.
     """
-    entity = model.tables["entity"]
+    tables = model.tables
+    entity = tables["entity"]
     if model.projects or batch.shared is not None:
         triples = triple_gradients(model, objective, batch)
         losses[:] = triples.losses
@@ -173,36 +174,39 @@ def mean_gradients(
             yield "entity", rows, sums.rows(rows)
         at_r = triples.relation_rows
     else:
-        at_r = yield from _fused(model, objective, batch, dense, losses)
-    relations = RelationSums(at_r, batch.relations, len(model.tables["relation"]))
-    rows = _every(model.tables["relation"]) if dense else relations.touched()
+        at_r = yield from _fused(model, tables, objective, batch, dense, losses)
+    relations = RelationSums(at_r, batch.relations, len(tables["relation"]))
+    rows = _every(tables["relation"]) if dense else relations.touched()
     yield "relation", rows, relations.rows(rows)
 
 
 def _fused(
-    model: Model, objective: Objective, batch: Batch, dense: bool, losses: Floats
+    model: Model,
+    tables: Mapping[str, Floats],
+    objective: Objective,
+    batch: Batch,
+    dense: bool,
+    losses: Floats,
 ) -> Generator[Block, None, Floats]:
     """Where nothing acts on single triples, both gradients of a pair come from one pass.
 
     The anchors come last, because their gradient comes from that of all queries. Returns the relations'.
     """
-    entity, kind = model.tables["entity"], int(model.comparison)
-    h, r = entity.take(batch.anchors, axis=0), model.tables["relation"].take(batch.relations, axis=0)
+    entity, kind = tables["entity"], int(model.comparison)
+    h, r = entity.take(batch.anchors, axis=0), tables["relation"].take(batch.relations, axis=0)
     queries, pull = model.queries(h, r, batch.num_tails)
     pairs, anchors = group(batch.candidates, len(entity)), group(batch.anchors, len(entity))
     scale: Floats = model.scale.numpy()[batch.relations]
     losses[:], coefficients, _ = _slopes(kind, objective, queries, entity, batch.candidates, scale, pairs)
     ordered = in_order(coefficients, pairs)
     ordered *= np.float32(1 / len(losses))
-    rows = _every(entity) if dense else named_rows(pairs, anchors)
-    is_anchor = np.diff(anchors.starts)[rows] > 0
+    others, last = divided_rows(pairs, anchors, dense)
     at_query = np.zeros_like(queries)
     room = np.empty((max(1, _BLOCK // entity.shape[1]), entity.shape[1]), dtype=np.float32)
-    for block in _blocks(rows[~is_anchor], entity.shape[1]):
+    for block in _blocks(others, entity.shape[1]):
         values = room[: len(block)]
         both_gradients(kind, queries, entity, ordered, pairs, block, at_query, values)
         yield "entity", block, values
-    last = rows[is_anchor]
     values = np.empty((len(last), entity.shape[1]), dtype=np.float32)
     both_gradients(kind, queries, entity, ordered, pairs, last, at_query, values)
     at_h, at_r = pull(at_query)

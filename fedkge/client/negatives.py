@@ -58,16 +58,14 @@ class NegativeSampler:
 
     def batch(self, places: NDArray[np.int64], rng: np.random.Generator) -> Batch:
         """The train triples at those places, each with its own negatives (or all with the same)."""
-        replaced = rng.random(len(places), dtype=np.float32) < self.replace_head[places]
-        num_tails = int(np.count_nonzero(~replaced))
-        places = places[np.argsort(replaced, kind="stable")]
-        side = (np.arange(len(places)) >= num_tails).astype(np.int64)
-        triples = self.triples[places]  # (b, 3)
-        each = np.arange(len(places))
+        chances = rng.random(len(places), dtype=np.float32)
+        anchors, relations = np.empty((2, len(places)), dtype=np.int32)
+        starts, stops = np.empty((2, len(places)), dtype=np.int64)
         candidates = np.empty((len(places), 1 + self.num_negatives), dtype=np.int32)
-        candidates[:, 0] = triples[each, 2 - 2 * side]
-        starts = self.starts[side, places]
-        stops = self.stops[side, places] if self.filtered else starts
+        rows = (self.triples, self.replace_head, self.starts, self.stops)
+        num_tails = _arrange(places, chances, *rows, anchors, relations, candidates, starts, stops)
+        if not self.filtered:
+            stops = starts
         shared = None
         if self.shared:
             shared = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
@@ -76,7 +74,7 @@ class NegativeSampler:
         else:
             seed = rng.integers(0, 2**64, dtype=np.uint64)
             _draw(seed, self.num_entities, self.known, starts, stops, candidates)
-        return Batch(triples[each, 2 * side], triples[:, 1].copy(), candidates, num_tails, shared)
+        return Batch(anchors, relations, candidates, num_tails, shared)
 
 
 def head_shares(graph: KnowledgeGraph) -> Floats:
@@ -109,6 +107,35 @@ def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings, counted: Kn
         shares: Floats = head_shares(counted)[graph.train[:, 1]]
         return shares
     return np.full(len(graph.train), 0.5, dtype=np.float32)
+
+
+@compiled
+def _arrange(
+    places: Offsets,
+    chances: Floats,
+    triples: Ids,
+    replace_head: Floats,
+    all_starts: Offsets,
+    all_stops: Offsets,
+    anchors: Ids,
+    relations: Ids,
+    candidates: Ids,
+    starts: Offsets,
+    stops: Offsets,
+) -> int:
+    """Write the triples whose tail is replaced, then those whose head is; return how many the first are."""
+    i = num_tails = 0
+    for side in range(2):
+        for b in range(places.shape[0]):
+            place = places[b]
+            if int(chances[b] < replace_head[place]) == side:
+                anchors[i], relations[i] = triples[place, 2 * side], triples[place, 1]
+                candidates[i, 0] = triples[place, 2 - 2 * side]
+                starts[i], stops[i] = all_starts[side, place], all_stops[side, place]
+                i += 1
+        if side == 0:
+            num_tails = i
+    return num_tails
 
 
 @compiled

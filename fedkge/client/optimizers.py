@@ -75,12 +75,8 @@ class Adam(Optimizer):
 
     def update(self, name: str, rows: Ids, gradient: Floats) -> None:
         mean, variance = self.kept[name]
-        rate = self.learning_rate / (1 - self.beta1**self.steps)
-        correction = 1 / np.sqrt(1 - self.beta2**self.steps)
-        # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
-        betas = (self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2)
-        numbers = (rate, correction, *betas, self.epsilon)
-        _adam(self.tables[name], mean, variance, rows, gradient, *(np.float32(x) for x in numbers))
+        numbers = (self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
+        _adam(self.tables[name], mean, variance, rows, gradient, *numbers)
 
 
 class LazyAdam(Adam):
@@ -133,14 +129,18 @@ def _adam(
     variance: Floats,
     rows: Ids,
     gradient: Floats,
-    rate: np.float32,
-    correction: np.float32,
-    keep_mean: np.float32,
-    take_mean: np.float32,
-    keep_variance: np.float32,
-    take_variance: np.float32,
-    epsilon: np.float32,
+    steps: int,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    tiny: float,
 ) -> None:
+    rate = np.float32(learning_rate / (1 - beta1**steps))
+    correction = np.float32(1 / np.sqrt(1 - beta2**steps))
+    epsilon = np.float32(tiny)
+    # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
+    keep_mean, take_mean = np.float32(beta1), np.float32(1 - beta1)
+    keep_variance, take_variance = np.float32(beta2), np.float32(1 - beta2)
     for i in range(rows.shape[0]):
         x, m, v, g = table[rows[i]], mean[rows[i]], variance[rows[i]], gradient[i]
         for k in range(g.shape[0]):

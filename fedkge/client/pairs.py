@@ -9,7 +9,7 @@ import numpy as np
 from fedkge.client.arrays import Floats, Ids, Offsets
 from fedkge.client.compiled import compiled
 
-__all__ = ["Pairs", "add_rows", "group", "in_order", "named_rows"]
+__all__ = ["Pairs", "add_rows", "divided_rows", "group", "in_order", "named_rows"]
 
 
 class Pairs(NamedTuple):
@@ -33,6 +33,31 @@ def named_rows(first: Pairs, second: Pairs) -> Ids:
     """The rows that a pair of either group names, ascending."""
     rows = np.empty(min(len(first.places) + len(second.places), len(first.starts) - 1), dtype=np.int32)
     return rows[: _named_rows(first.starts, second.starts, rows)]
+
+
+def divided_rows(first: Pairs, second: Pairs, dense: bool) -> tuple[Ids, Ids]:
+    """The rows that no pair of the second group names, and those that one does, each ascending.
+
+    `dense` asks for rows that neither group names too.
+    """
+    rows = np.empty(len(first.starts) - 1, dtype=np.int32)
+    middle, stop = _divided_rows(first.starts, second.starts, dense, rows)
+    return rows[:middle], rows[middle:stop]
+
+
+@compiled
+def _divided_rows(first: Offsets, second: Offsets, dense: bool, rows: Ids) -> tuple[int, int]:
+    count = 0
+    for row in range(rows.shape[0]):
+        if second[row + 1] == second[row] and (dense or first[row + 1] > first[row]):
+            rows[count] = row
+            count += 1
+    middle = count
+    for row in range(rows.shape[0]):
+        if second[row + 1] > second[row]:
+            rows[count] = row
+            count += 1
+    return middle, count
 
 
 @compiled

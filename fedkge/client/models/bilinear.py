@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import Comparison
 from fedkge.client.models.base import Model, Pull
+from fedkge.client.models.complex import multiply
 
 __all__ = ["RESCAL", "ComplEx", "DistMult", "QuatE"]
 
@@ -75,6 +76,21 @@ class ComplEx(Similarity):
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         (e, f), (c, d) = t.chunk(2, dim=-1), r.chunk(2, dim=-1)
         return torch.cat([c * e + d * f, c * f - d * e], dim=-1)
+
+    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
+        """A head is asked for with the conjugate of the relation."""
+        factors = r.copy()
+        heads = factors[num_tails:, factors.shape[1] // 2 :]
+        heads *= -1
+        queries, back = multiply(h, factors)
+
+        def pull(slopes: Floats) -> tuple[Floats, Floats]:
+            at_h, at_r = back(slopes)
+            heads = at_r[num_tails:, at_r.shape[1] // 2 :]
+            heads *= -1
+            return at_h, at_r
+
+        return queries, pull
 
 
 class QuatE(Similarity):
