@@ -151,7 +151,7 @@ def _add_gradient(
         if kind == _MODULUS:
             x = load(queries, b, k) - load(table, row, k)
             y = load(queries, b, half + k) - load(table, row, half + k)
-            s = w / root(x * x + y * y + tiny)
+            s = w / root(x * x + (y * y + tiny))
             store(out, b, k, load(out, b, k) + s * x)
             store(out, b, half + k, load(out, b, half + k) + s * y)
         else:
@@ -279,7 +279,7 @@ def _modulus_gradient(
         a, b = every(_ZERO), every(_ZERO)
         for p in range(start, stop):
             x, y = real - load(others, ids[p], k), imaginary - load(others, ids[p], half + k)
-            s = every(weights[p]) / root(x * x + y * y + tiny)
+            s = every(weights[p]) / root(x * x + (y * y + tiny))
             a += s * x
             b += s * y
         store(out, i, k, a)
@@ -398,7 +398,7 @@ def _both_of_modulus(
         for p in range(start, stop):
             j = owners[p]
             x, y = real - load(queries, j, k), imaginary - load(queries, j, half + k)
-            s = every(weights[p]) / root(x * x + y * y + tiny)
+            s = every(weights[p]) / root(x * x + (y * y + tiny))
             u, v = s * x, s * y
             a += u
             b += v
