@@ -4,8 +4,8 @@ Seconds are of the processor, one thread, so that other programs on the machine 
 clients of DDB14, each with its own entities, is timed by the clock, in turns: one after the other, in two
 threads, and in two processes, which share no lock and so say what the machine can give. What other programs
 take is only ever added, so a gain is that of the shortest times; in brackets the median of all turns, and
-below what a loop gains that needs no memory. PyKEEN's negatives are unfiltered (its default), ours leave known
-answers out.
+below what a loop gains that needs no memory. PyKEEN's negatives are unfiltered (its default), ours leave
+known answers out.
 """
 
 from __future__ import annotations
