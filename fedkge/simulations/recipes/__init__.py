@@ -9,6 +9,7 @@ from fedkge.simulations.recipes import dpkge_epsilon, dpkge_utility, fedr_figure
 from fedkge.simulations.recipes.dpkge_attacker import attacker_ranks, neighbouring_graphs
 from fedkge.simulations.recipes.dpkge_audit import privacy_audit
 from fedkge.simulations.recipes.dpkge_clusters import clustering
+from fedkge.simulations.recipes.leakage import leakage_over_epsilon
 from fedkge.simulations.recipes.reconstruction import reconstruction_tables
 from fedkge.simulations.recipes.scale import Scale
 from fedkge.simulations.recipes.study import Recipe
@@ -23,6 +24,7 @@ RECIPES: dict[str, Recipe] = {
     "fedr-figure-3": fedr_figures.rounds_to_target,
     "fedr-figure-4": fedr_figures.loss_curves,
     "fedr-reconstruction": reconstruction_tables,
+    "leakage-over-epsilon": leakage_over_epsilon,
     "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
     "dpkge-epsilon-epochs": dpkge_epsilon.epsilon_over_epochs,
     "dpkge-epsilon-share": dpkge_epsilon.epsilon_by_share,

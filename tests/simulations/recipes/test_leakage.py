@@ -1,0 +1,55 @@
+"""Leakage over ε: the client who loses most is the one shown, and only what nobody handed out counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedkge.attacks import Finding
+from fedkge.server.privacy import check_privacy
+from fedkge.server.strategy import STRATEGIES
+from fedkge.simulations.recipes.leakage import SIGMAS, private_experiment, worst_of
+
+
+def finding(metric: str, value: float | None, target: int, granted: str = "") -> Finding:
+    return Finding(
+        "reconstruction",
+        "paper",
+        "uploads",
+        "server + client 0",
+        granted,
+        1.0,
+        target,
+        "",
+        metric,
+        value,
+        baseline=0.1,
+    )
+
+
+def test_the_client_who_loses_most_is_shown() -> None:
+    findings = [
+        finding("TRR", 0.2, 1),
+        finding("TRR", 0.5, 2),
+        finding("ERR", 0.9, 1),
+        finding("MRR", 1.0, 1),
+    ]
+    assert [(row["metric"], row["measured"], row["chance"]) for row in worst_of(findings)] == [
+        ("ERR", 0.9, 0.1),
+        ("TRR", 0.5, 0.1),
+    ]
+
+
+def test_what_was_handed_out_or_not_possible_is_no_leak() -> None:
+    assert worst_of([finding("TRR", 0.9, 1, "entity rows"), finding("ERR", None, 2)]) == []
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_the_runs_differ_in_noise_alone(sigma: float | None) -> None:
+    experiment = private_experiment(sigma, "quick", 0)
+    check_privacy(experiment, STRATEGIES["FedE"].shared)
+    assert (experiment.privacy.dp.mode, experiment.data.confidential) == (
+        "off" if sigma is None else "sound",
+        1.0,
+    )
+    plain = private_experiment(None, "quick", 0)
+    assert experiment.model_copy(update={"privacy": plain.privacy}) == plain
