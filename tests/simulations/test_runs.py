@@ -23,6 +23,7 @@ from fedkge.server import records
 from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations import engines, runs
 from fedkge.simulations.worker import Worker
+from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
 
 Tiny = Callable[..., Experiment]
 
@@ -119,20 +120,8 @@ def test_ray_gives_the_same_bits_and_survives_a_dead_worker(
             runs.run(tiny(*settings), tmp_path / f"ray{workers}").summary["result_hash"]
             == inline["result_hash"]
         )
-    grids: list[engines.RayGrid] = []
-    build = engines.RayGrid.__init__
-
-    def remember(self: engines.RayGrid, *arguments: Any) -> None:
-        build(self, *arguments)
-        grids.append(self)
-
-    def assassin(progress: Any) -> None:
-        if progress.round == 3 and progress.loss is not None:
-            ray_running.kill(grids[0].actors[0])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines.RayGrid, "__init__", remember)
-        result = runs.run(tiny("engine.name=ray", "engine.workers=2"), tmp_path / "killed", assassin)
+    experiment = tiny("engine.name=ray", "engine.workers=2")
+    result = run_with_dying_workers(experiment, tmp_path / "killed", ray_running, {3})
     assert result.summary["result_hash"] == inline["result_hash"]
     assert result.summary["communication"]["bytes_up"] == inline["communication"]["bytes_up"]
 
@@ -142,22 +131,14 @@ def test_different_seeds_give_different_results(tiny: Tiny, tmp_path: Path) -> N
     assert first["result_hash"] != second["result_hash"]
 
 
-class Crash(BaseException):
-    """Stands for a process that ends without a word."""
-
-
 @pytest.mark.parametrize("strategy", ["FedR", "FedE", "Local"])
 @pytest.mark.parametrize("when", [1, 3, 5])
 def test_a_resumed_run_ends_in_the_same_bits(strategy: str, when: int, tiny: Tiny, tmp_path: Path) -> None:
     experiment = tiny(f"federation.strategy={strategy}", "federation.rounds=6")
     whole = runs.run(experiment, tmp_path / "whole")
 
-    def crash(progress: Any) -> None:
-        if progress.round == when and progress.loss is not None:
-            raise Crash
-
     with pytest.raises(Crash):
-        runs.run(experiment, tmp_path / "cut", crash)
+        runs.run(experiment, tmp_path / "cut", crash_in(when))
     resumed = runs.resume(tmp_path / "cut", experiment=experiment)
     assert resumed.summary["result_hash"] == whole.summary["result_hash"]
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics)

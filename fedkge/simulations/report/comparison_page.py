@@ -239,6 +239,17 @@ def _charts(groups: Sequence[Group]) -> list[Figure]:
             show_x=bytes_of,
             x_log=True,
         ),
+        LineChart(
+            "Bytes so far",
+            "round",
+            "bytes, all clients",
+            [
+                Series(group.label, group.runs[0].bytes_by_round(), number)
+                for number, group in enumerate(groups)
+            ],
+            show_y=bytes_of,
+            y_from_zero=True,
+        ),
     ]
     caption = f"Each setting is tested with the tables of its best round. {_first_seed(groups)}".strip()
     return [

@@ -206,7 +206,8 @@ def test_runs_side_by_side(folder: Path, tmp_path: Path) -> None:
     assert f"0.4500 {low:.4f}–{high:.4f}" in page.text
     assert "0.450 test MRR, FedE" in page.text
     assert "FedE, FedR on UMLS" in page.text
-    assert page.tags["figure"] == 4
+    assert page.tags["figure"] == 5
+    assert "Bytes so far" in page.text
     assert "gains over training alone" not in page.text  # nobody trained alone
     (together / "c" / "summary.json").unlink()
     assert "1 run of 3 did not end and enter no mean: c." in seen(together).text

@@ -16,7 +16,7 @@ from fedkge.exchange import Download, Upload, encode
 from fedkge.server.sums import Total
 from fedkge.simulations import runs
 from fedkge.simulations.worker import Worker
-from tests.simulations.secure.mishaps import Crash, crash_in, failing, failures
+from tests.simulations.mishaps import Crash, crash_in, failing, failures
 from tests.simulations.secure.settings import FIVE, PLAIN, Make
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from fedkge.errors import FederationError
-from fedkge.simulations import engines, runs
+from fedkge.simulations import runs
 from fedkge.simulations.worker import Worker
-from tests.simulations.secure.mishaps import Crash, crash_in, failures
+from tests.simulations.mishaps import Crash, crash_in, failures, run_with_dying_workers
 from tests.simulations.secure.settings import Make
 
 
@@ -35,20 +35,8 @@ def test_ray_gives_the_same_bits_and_survives_a_dead_worker(
     secret: Make, tmp_path: Path, ray_running: Any
 ) -> None:
     inline = runs.run(secret(), tmp_path / "inline").summary
-    grids: list[engines.RayGrid] = []
-    build = engines.RayGrid.__init__
-
-    def remember(self: engines.RayGrid, *arguments: Any) -> None:
-        build(self, *arguments)
-        grids.append(self)
-
-    def assassin(progress: Any) -> None:
-        if progress.round in (1, 3) and progress.loss is not None:
-            ray_running.kill(grids[0].actors[0])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines.RayGrid, "__init__", remember)
-        killed = runs.run(secret("engine.name=ray", "engine.workers=2"), tmp_path / "killed", assassin)
+    experiment = secret("engine.name=ray", "engine.workers=2")
+    killed = run_with_dying_workers(experiment, tmp_path / "killed", ray_running, {1, 3})
     assert killed.summary["result_hash"] == inline["result_hash"]
     assert killed.summary["communication"] == inline["communication"]
     assert failures(tmp_path / "killed") == []

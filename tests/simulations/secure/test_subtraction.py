@@ -22,7 +22,7 @@ from fedkge.server.privacy import check_privacy
 from fedkge.server.secure import SecureFederation
 from fedkge.server.sums import Total
 from fedkge.simulations import runs
-from tests.simulations.secure.mishaps import Crash, crash_in, failing, failures
+from tests.simulations.mishaps import Crash, crash_in, failing, failures
 from tests.simulations.secure.settings import FIVE, PLAIN, Make
 
 

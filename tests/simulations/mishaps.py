@@ -11,6 +11,9 @@ import pytest
 
 from fedkge.client.secure import SecureParticipant
 from fedkge.exchange import Download, Upload
+from fedkge.experiment import Experiment
+from fedkge.simulations.engines import RayGrid
+from fedkge.simulations.runs import RunResult, run
 
 
 class Crash(BaseException):
@@ -23,6 +26,24 @@ def crash_in(round: int) -> Callable[[Any], None]:
             raise Crash
 
     return crash
+
+
+def run_with_dying_workers(experiment: Experiment, folder: Path, ray: Any, rounds: set[int]) -> RunResult:
+    """A run on Ray whose first worker is killed after these rounds."""
+    grids: list[RayGrid] = []
+    build = RayGrid.__init__
+
+    def remember(self: RayGrid, *arguments: Any) -> None:
+        build(self, *arguments)
+        grids.append(self)
+
+    def kill(progress: Any) -> None:
+        if progress.round in rounds and progress.loss is not None:
+            ray.kill(grids[0].actors[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RayGrid, "__init__", remember)
+        return run(experiment, folder, kill)
 
 
 def failures(folder: Path) -> list[tuple[Any, ...]]:
