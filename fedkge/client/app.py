@@ -89,56 +89,13 @@ def leave(run_id: int) -> None:
             del _residents[key]
 
 
-@app.query("join")
-def join(message: Message, context: Context) -> Message:
-    return answer(message, context, "join")
+def _answering(verb: str) -> Callable[[Message, Context], Message]:
+    return lambda message, context: answer(message, context, verb)
 
 
-@app.query("assign")
-def assign(message: Message, context: Context) -> Message:
-    return answer(message, context, "assign")
-
-
-@app.query("union")
-def unite(message: Message, context: Context) -> Message:
-    return answer(message, context, "unite")
-
-
-@app.query("advertise")
-def advertise(message: Message, context: Context) -> Message:
-    return answer(message, context, "advertise")
-
-
-@app.query("share")
-def share(message: Message, context: Context) -> Message:
-    return answer(message, context, "share")
-
-
-@app.query("count")
-def count(message: Message, context: Context) -> Message:
-    return answer(message, context, "count")
-
-
-@app.query("consent")
-def consent(message: Message, context: Context) -> Message:
-    return answer(message, context, "consent")
-
-
-@app.query("unmask")
-def unmask(message: Message, context: Context) -> Message:
-    return answer(message, context, "unmask")
-
-
-@app.train()
-def train(message: Message, context: Context) -> Message:
-    return answer(message, context, "train")
-
-
-@app.evaluate()
-def evaluate(message: Message, context: Context) -> Message:
-    return answer(message, context, "evaluate")
-
-
-@app.evaluate("test")
-def test(message: Message, context: Context) -> Message:
-    return answer(message, context, "test")
+for _action in ("join", "assign", "advertise", "share", "count", "consent", "unmask"):
+    app.query(_action)(_answering(_action))
+app.query("union")(_answering("unite"))
+app.train()(_answering("train"))
+app.evaluate()(_answering("evaluate"))
+app.evaluate("test")(_answering("test"))
