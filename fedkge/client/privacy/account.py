@@ -154,7 +154,7 @@ class PrivacyAccount:
             "budget_spent": not self._affords(),
             "events": [[event.sigma, event.rate, event.steps] for event in events],
             "noise": last.noise if last else "none",
-            "clip": self.dp.clip,  # one that was measured is the client's own
+            "clip": self.dp.bound,
             "simulated_secret": self.simulated,
             "validation": self.dp.validation,
         }

@@ -15,7 +15,7 @@ def check_training(
     model: type[Model], graph: KnowledgeGraph, settings: TrainingSettings, dp: DPSettings
 ) -> None:
     """Refuse settings that would not protect, or that private training does not reach."""
-    plan = Plan.of(graph, settings, dp)
+    Plan.of(graph, settings, dp)  # refuses what cannot be planned
     check_delta(dp, graph)
     if settings.device != "cpu":
         raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
@@ -23,9 +23,4 @@ def check_training(
         raise SettingError(
             f'privacy.dp.mode: "paper" is not supported for {model.__name__}, because it clips statements '
             'apart and this model\'s relations map the candidates of a triple together; use mode = "sound"'
-        )
-    if dp.mode == "sound" and dp.clip is None and dp.budget != 0 and plan.num_unrestricted == 0:
-        raise SettingError(
-            f"privacy.dp.clip: {graph.name} has no unrestricted triples to take a percentile of; give a "
-            "bound, such as privacy.dp.clip = 1.0"
         )

@@ -18,7 +18,6 @@ from fedkge.client.accounting import Event
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch, NegativeSampler
 from fedkge.client.optimizers import State
-from fedkge.client.privacy.clipping import public_bound
 from fedkge.client.privacy.noise import DenseNoise, choose_noise
 from fedkge.client.privacy.normals import Keystream, derived
 from fedkge.client.privacy.plan import Plan
@@ -30,7 +29,7 @@ from fedkge.client.training import KernelStep, TrainResult, check_loss, shuffled
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError, TrainingError
-from fedkge.experiment import DPSettings, TrainingSettings
+from fedkge.experiment import SOUND_CLIP, DPSettings, TrainingSettings
 
 __all__ = ["PrivateResult", "train_privately"]
 
@@ -124,8 +123,7 @@ class _Session:
             self.open = NegativeSampler(self.public, settings)
             self.private = NegativeSampler(own, unfiltered, counted=self.public)
             self.places = {False: np.arange(len(self.public.train)), True: np.arange(len(own.train))}
-            bound = dp.clip or self._public_bound(kernel, unfiltered)
-            self.step = SoundStep(kernel, self.noise, dp.sigma, bound, self.plan.batch)
+            self.step = SoundStep(kernel, self.noise, dp.sigma, dp.bound or SOUND_CLIP, self.plan.batch)
         else:
             self.batch_size = self.plan.batch
             self.open = self.private = NegativeSampler(graph, settings)
@@ -187,14 +185,6 @@ class _Session:
         while True:
             chosen = poisson_sample(self.choices, self.plan.num_confidential, self.plan.rate)
             yield self.private.batch(chosen, self.hidden)
-
-    def _public_bound(self, kernel: KernelStep, unfiltered: TrainingSettings) -> float:
-        if self.spare:
-            return 1.0
-        sampler = NegativeSampler(self.public, unfiltered)
-        return public_bound(
-            self.model, kernel.objective, sampler, self.rng, self.batch_size, self.dp.percentile
-        )
 
     def _check_weights(self) -> None:
         """TransM weighs relations by counts of triples: confidential ones must not enter."""

@@ -173,8 +173,13 @@ def test_without_unrestricted_triples_there_is_no_loss_to_tell(marked) -> None:
     _, result = train(every, DPSettings(clip=0.5))
     assert np.isnan(result.losses).all()
     assert np.isfinite(result.confidential_losses).all()
-    with pytest.raises(SettingError, match=r"marked has no unrestricted triples .*privacy\.dp\.clip = 1\.0"):
-        train(every)
+
+
+def test_without_a_clip_sound_training_takes_a_small_one(marked) -> None:
+    (given, first), (default, second) = (train(marked, dp) for dp in (DPSettings(clip=0.03), DPSettings()))
+    assert (first.clip, second.clip) == (0.03, 0.03)
+    np.testing.assert_array_equal(given.tables["entity"], default.tables["entity"])
+    assert DPSettings(mode="paper").bound is None  # it looks at each batch
 
 
 def test_no_confidential_triples_are_refused(marked) -> None:
