@@ -94,7 +94,8 @@ class Reproduction:
     @property
     def notes(self) -> list[str]:
         curves = f"Of each curve the table has the last {self.recipe.over}; cells.csv has all."
-        return [self.recipe.details, *self.recipe.notes, *([curves] if self.recipe.over else [])]
+        said = [self.recipe.details_of(self.scale), *self.recipe.notes, curves if self.recipe.over else ""]
+        return [note for note in said if note]
 
     def markdown(self, made: str) -> str:
         """The table for a document; `made` says when and with what."""

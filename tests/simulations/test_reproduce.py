@@ -188,7 +188,8 @@ def test_a_recipe_called_from_python_takes_scale_seed_and_folder(bench, tmp_path
 def test_every_recipe_says_what_it_is_and_has_cells_of_its_own(name, scale, tmp_path):
     recipe = RECIPES[name]
     assert recipe.about.endswith(".")
-    assert "Quick:" in recipe.details
+    assert "Quick:" in recipe.details_of("quick")
+    assert "Quick:" not in recipe.details_of("full")
     cells = recipe.cells(scale)
     assert cells
     assert len({cell.file for cell in cells}) == len(cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import cleandoc
@@ -14,6 +15,8 @@ from fedkge.simulations.recipes.cells import TableCell, Workshop
 from fedkge.simulations.recipes.scale import Scale, scale_named
 
 __all__ = ["AS_PRINTED", "Quantity", "Recipe", "study"]
+
+_QUICK = re.compile(r" ?Quick:.*?\.(?= [A-Z]|$)")  # to the end of its sentence
 
 CellsOf = Callable[[Scale, Sequence[int]], Iterable[TableCell]]
 
@@ -48,9 +51,10 @@ class Recipe:
     def about(self) -> str:
         return self._said.splitlines()[0]
 
-    @property
-    def details(self) -> str:
-        return " ".join(self._said.split("\n")[1:]).strip()
+    def details_of(self, scale: Scale) -> str:
+        """What a reader of its table should know; what quick leaves out is said of quick alone."""
+        details = " ".join(self._said.split("\n")[1:]).strip()
+        return details if scale == "quick" else _QUICK.sub("", details).strip()
 
     @property
     def _said(self) -> str:
