@@ -175,8 +175,8 @@ class EvaluationSettings(Settings):
     )
 
 
-# Noise reaches every row in proportion to the bound, so a percentile of norms is far too much in `sound`:
-# this was better for TransE, DistMult and RotatE on UMLS and DDB14.
+# Noise reaches every row in proportion to the bound, so a percentile of norms is far too much in `sound`.
+# Picked by hand from short runs: benchmarks/check_clip.py has it beside others.
 SOUND_CLIP = 0.03
 
 

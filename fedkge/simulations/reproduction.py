@@ -88,7 +88,7 @@ class Reproduction:
         if self.is_partial:
             said.append(f"Partial: {self.finished} of {self.total} cells are finished.")
         if self.scale == "quick":
-            said.append("Scale quick: less than the paper did, as the notes say.")
+            said.append("Scale quick: less than the full study, as the notes say.")
         return said
 
     @property

@@ -99,7 +99,8 @@ def test_the_paper_s_epsilon_is_a_claim_with_its_reasons(tiny: Make, out: Path) 
 
 def test_all_triples_confidential_leave_nothing_to_choose_by(tiny: Make, out: Path) -> None:
     """No loss is told and no validation triple ranked: the last round stands."""
-    result = runs.run(tiny("data.confidential=1.0", "privacy.dp.clip=1.0", "training.local_epochs=1"), out)
+    private = ("data.confidential=1.0", "privacy.dp.mode=sound", "training.local_epochs=1")
+    result = runs.run(tiny(*private), out)
     assert "loss" not in set(result.metrics.metric)
     assert result.summary["utility"]["valid"]["count"] == 0
     assert result.summary["utility"]["best_round"] == 4

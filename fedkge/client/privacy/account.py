@@ -203,7 +203,7 @@ class PrivacyAccount:
     def _digest(self, model: Model, settings: TrainingSettings, round: int, optimizer: State | None) -> str:
         """Everything that decides a release, besides the secret."""
         digest = hashlib.blake2b(digest_size=32)
-        words = [str(round), settings.model_dump_json(), self.dp.model_dump_json()]
+        words = [str(round), settings.model_dump_json(), self.dp.model_dump_json(), repr(self.dp.bound)]
         words.append(model.settings.model_dump_json())
         arrays: Mapping[str, NDArray[Any]] = {
             **{f"table {name}": table for name, table in model.tables.items()},

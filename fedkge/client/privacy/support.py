@@ -6,7 +6,7 @@ from fedkge.client.models.base import Model
 from fedkge.client.privacy.plan import Plan, check_delta
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
-from fedkge.experiment import DPSettings, TrainingSettings
+from fedkge.experiment import SOUND_CLIP, DPSettings, TrainingSettings
 
 __all__ = ["check_training"]
 
@@ -23,4 +23,9 @@ def check_training(
         raise SettingError(
             f'privacy.dp.mode: "paper" is not supported for {model.__name__}, because it clips statements '
             'apart and this model\'s relations map the candidates of a triple together; use mode = "sound"'
+        )
+    if dp.mode == "sound" and dp.clip is None and dp.percentile != DPSettings().percentile:
+        raise SettingError(
+            'privacy.dp.percentile: mode "sound" takes no percentile, because noise reaches every row in '
+            f"proportion to the bound; give it as privacy.dp.clip, or leave both out for {SOUND_CLIP}"
         )

@@ -29,7 +29,7 @@ from fedkge.client.training import KernelStep, TrainResult, check_loss, shuffled
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError, TrainingError
-from fedkge.experiment import SOUND_CLIP, DPSettings, TrainingSettings
+from fedkge.experiment import DPSettings, TrainingSettings
 
 __all__ = ["PrivateResult", "train_privately"]
 
@@ -123,7 +123,8 @@ class _Session:
             self.open = NegativeSampler(self.public, settings)
             self.private = NegativeSampler(own, unfiltered, counted=self.public)
             self.places = {False: np.arange(len(self.public.train)), True: np.arange(len(own.train))}
-            self.step = SoundStep(kernel, self.noise, dp.sigma, dp.bound or SOUND_CLIP, self.plan.batch)
+            assert dp.bound is not None  # in `sound` it never is
+            self.step = SoundStep(kernel, self.noise, dp.sigma, dp.bound, self.plan.batch)
         else:
             self.batch_size = self.plan.batch
             self.open = self.private = NegativeSampler(graph, settings)

@@ -28,7 +28,8 @@ def privacy_audit(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """Lower bounds on ε (95 % confidence) beside what is claimed or guaranteed, from planted canaries.
 
     The canaries enter the confidential half of UMLS. With all confidential triples in every step an attack
-    finds most: those rows show that the attacker is able. Quick: 600 canaries and σ = 1, 10; full: 2,000.
+    finds most: those rows show that the attacker is able. Quick: 600 canaries
+    and σ = 1, 10. Full: 2,000 canaries.
     """
     canaries, sigmas = (2000, (0.7, 1.0, 2.0, 10.0)) if scale == "full" else (600, (1.0, 10.0))
     for mode, batch in _WAYS:

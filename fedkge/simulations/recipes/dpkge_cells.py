@@ -17,6 +17,7 @@ from fedkge.client.models import Model, build_model
 from fedkge.client.negatives import NegativeSampler
 from fedkge.client.privacy import delta_of, train_privately
 from fedkge.client.privacy.clipping import public_bound
+from fedkge.client.threads import one_thread
 from fedkge.client.training import KernelStep, train
 from fedkge.datasets import unrestricted
 from fedkge.datasets.confidential import mark
@@ -190,7 +191,8 @@ def _percentile_of_norms(
     """The paper's bound made safe: over unrestricted triples, and no known answer struck out."""
     sampler = NegativeSampler(public, settings.model_copy(update={"filter_negatives": False}))
     objective = KernelStep(model, settings).objective
-    return public_bound(model, objective, sampler, rng, settings.batch_size, share)
+    with one_thread():
+        return public_bound(model, objective, sampler, rng, settings.batch_size, share)
 
 
 def _training(choice: _Choice, rate: float, num_train: int) -> TrainingSettings:

@@ -70,11 +70,15 @@ def private_experiment(sigma: float | None, scale: Scale, seed: int) -> Experime
 
 
 def worst_of(findings: Sequence[Finding]) -> list[Row]:
-    """Of each metric the client who loses most, and what guessing reaches there."""
+    """What the server and its colluder find of the client who loses most, and what guessing reaches there."""
     rows: list[Row] = []
     for metric in _METRICS:
         found = [
-            each for each in findings if each.metric == metric and each.value is not None and not each.granted
+            each
+            for each in findings
+            if (each.metric, each.view) == (metric, "uploads")
+            and " + " in each.adversary
+            and each.value is not None
         ]
         worst = max(found, key=lambda each: each.value or 0.0, default=None)
         if worst is not None:

@@ -61,6 +61,16 @@ def test_every_model_of_the_paper_trains_in_every_way(model, method, mode):
     assert not isnan(measured(trained)["mrr"])
 
 
+def test_a_percentile_of_norms_bounds_sound_training_too() -> None:
+    low, high = (
+        train_cell(Cell("UMLS", "TransE", "DPKGE", "sound", 1.0, percentile=share, epochs=1)).clip
+        for share in (20, 80)
+    )
+    assert low is not None
+    assert high is not None
+    assert 0.1 < low < high  # the study's own bound is 0.1
+
+
 def test_u_never_sees_a_confidential_statement():
     cell = Cell("UMLS", "TransE", "U", epochs=1)
     marked = graph_of("UMLS", 0.5)

@@ -1,4 +1,4 @@
-"""Leakage over ε: the client who loses most is the one shown, and only what nobody handed out counts."""
+"""Leakage over ε: of the server with its colluder, the client who loses most is the one shown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.recipes.leakage import SIGMAS, private_experiment, worst_of
 
 
-def finding(metric: str, value: float | None, target: int, granted: str = "") -> Finding:
+def finding(
+    metric: str,
+    value: float | None,
+    target: int,
+    view: str = "uploads",
+    adversary: str = "server + client 0",
+) -> Finding:
     return Finding(
         "reconstruction",
         "paper",
-        "uploads",
-        "server + client 0",
-        granted,
+        view,
+        adversary,
+        "",
         1.0,
         target,
         "",
@@ -39,8 +45,14 @@ def test_the_client_who_loses_most_is_shown() -> None:
     ]
 
 
-def test_what_was_handed_out_or_not_possible_is_no_leak() -> None:
-    assert worst_of([finding("TRR", 0.9, 1, "entity rows"), finding("ERR", None, 2)]) == []
+def test_other_adversaries_and_what_is_not_possible_do_not_count() -> None:
+    others = [
+        finding("TRR", 0.9, 1, "granted entity rows"),
+        finding("TRR", 0.9, 1, "broadcasts", "client 0"),
+        finding("TRR", 0.9, 1, adversary="server"),
+        finding("ERR", None, 2),
+    ]
+    assert worst_of(others) == []
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
