@@ -181,6 +181,7 @@ def test_secrets_come_from_the_operating_system_outside_simulations(
     [
         ((), DataError, r"client-0: no confidential triples, but privacy\.dp\.mode"),
         ((*HALF, "privacy.dp.delta=0.1"), SettingError, r"0\.1 is not below 1 / \d+ confidential triples"),
+        ((*HALF, "privacy.dp.percentile=50"), SettingError, r'percentile: mode "sound" takes no percentile'),
         ((*HALF, "federation.weighting=triples"), SettingError, r"'triples' tells how many triples"),
         ((*HALF, "clients=[{client=3}]"), SettingError, r"there is no client 3; the last of 3 is 2"),
         ((*HALF, "privacy.dp.mode=paper", "model.name=TransH"), SettingError, "not supported for TransH"),

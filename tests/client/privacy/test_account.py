@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkge import experiment
 from fedkge.client.accounting import Event, epsilon
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
@@ -68,6 +69,18 @@ def test_another_release_of_the_same_round_is_paid_and_noised_afresh(tmp_path: P
     assert account.ledger.steps == 2 * steps
     noise = SETTINGS.learning_rate * 50 * 0.1 / 32 * np.sqrt(steps)
     assert np.std(second - first) > noise  # √2 of it, and not zero
+
+
+def test_another_default_bound_is_another_release(
+    tmp_path: Path, marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a newer fedkge would scale the same noise by another bound, and the two would cancel."""
+    account = opened(tmp_path, marked)
+    trained(account, marked)
+    steps = account.ledger.steps
+    monkeypatch.setattr(experiment, "SOUND_CLIP", 0.06)
+    trained(account, marked)
+    assert account.ledger.steps == 2 * steps
 
 
 def test_the_ledger_survives_and_a_damaged_one_is_refused(tmp_path: Path, marked) -> None:
