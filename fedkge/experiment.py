@@ -444,7 +444,7 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
     elif key in fields and fields[key].is_required():
         return f"{place}: missing; every [[{settings.section}]] needs one"
     elif default is None:
-        example = "leave it out to switch it off"
+        example = "or leave it out for the default"
     else:
         example = f"for example {key} = {_toml_value(default)}"
     return f"{place}: expected {expected}, not {error['input']!r}; {example}"

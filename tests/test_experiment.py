@@ -75,7 +75,7 @@ def test_a_written_experiment_has_every_default():
         ),
         (
             "[federation]\ntarget_mrr = 2",
-            "federation.target_mrr: expected a number of at most 1.0, not 2; leave it out to switch it off",
+            "federation.target_mrr: expected a number of at most 1.0, not 2; or leave it out for the default",
         ),
         (
             "[privacy.dp]\nsigma = 0",
