@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.client.allocator import keep_freed_memory
 from fedkge.client.autograd import AutogradStep
 from fedkge.client.gradients import Objective, mean_gradients
 from fedkge.client.losses import find_loss
@@ -94,6 +95,7 @@ class KernelStep:
     """A step through the kernels: the gradients of a block of rows, then at once their update."""
 
     def __init__(self, model: Model, settings: TrainingSettings, optimizer: State | None = None) -> None:
+        keep_freed_memory()
         self.model = model
         self.objective = Objective(
             find_loss(settings.loss), model.settings.margin, settings.adversarial_temperature
