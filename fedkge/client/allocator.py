@@ -1,7 +1,7 @@
 """The memory allocator of the process, told to keep what a step frees: the next step asks for it again.
 
 Without this, glibc gives memory back to the system after each step and gets it again a page at a time: 76 a
-step of TransE on a client of DDB14, which took about 6 % of its time where two clients trained in two threads.
+step of TransE on a client of DDB14, which took about 6 % of its time with two clients in two threads.
 """
 
 from __future__ import annotations
