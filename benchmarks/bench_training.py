@@ -29,7 +29,7 @@ import torch
 
 from fedkge.client.compiled import compiled
 from fedkge.client.gradients import Objective
-from fedkge.client.kernels import both_gradients, compare_pairs
+from fedkge.client.kernels import add_both_gradients, compare_all
 from fedkge.client.losses import find_loss, slopes
 from fedkge.client.models import build_model
 from fedkge.client.negatives import NegativeSampler
@@ -45,6 +45,7 @@ PEER_BATCHES = {"TransE": 4, "DistMult": 4, "ComplEx": 1, "RotatE": 2}
 REPEATS = 3
 THREAD_REPEATS = 21
 SPINS = 100_000_000
+ROWS = 32  # whose gradients are summed at a time
 
 
 def main() -> None:
@@ -104,22 +105,32 @@ def kernels_alone(name: str, graph: KnowledgeGraph) -> Callable[[], None]:
     table, kind = model.tables["entity"], int(model.comparison)
     queries = table[batch.anchors]
     objective = Objective(find_loss(SETTINGS.loss), 10.0, 1.0)
-    pairs = group(batch.candidates, len(table))
-    compared = np.empty(batch.candidates.shape, dtype=np.float32)
-    coefficients, at_query = np.empty_like(compared), np.empty_like(queries)
-    losses, scale = np.empty(len(queries), dtype=np.float32), np.ones(len(queries), dtype=np.float32)
-    every, at_rows = np.arange(len(table), dtype=np.int32), np.empty_like(table)
-    numbers = np.float32(objective.margin), np.float32(objective.temperature)
+    pairs, scale = group(batch.candidates, len(table)), model.scale.numpy()[batch.relations]
+    passes = _passes(kind)
 
     def work() -> None:
         for _ in range(BATCHES):
-            compare_pairs(kind, queries, table, pairs, compared)
-            slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-            ordered = in_order(coefficients, pairs)
-            at_query[:] = 0
-            both_gradients(kind, queries, table, ordered, pairs, every, at_query, at_rows)
+            passes(int(objective.loss), objective.margin, objective.temperature, scale, queries, table, pairs)
 
     return work
+
+
+def _passes(kind: int) -> Callable[..., float]:
+    @compiled
+    def passes(loss, margin, temperature, scale, queries, table, pairs):
+        compared = np.empty((len(queries), len(pairs.places) // len(queries)), dtype=np.float32)
+        coefficients, losses = np.empty_like(compared), np.empty(len(queries), dtype=np.float32)
+        compare_all(kind, queries, table, pairs, compared.reshape(compared.size))
+        numbers = np.float32(margin), np.float32(temperature)
+        slopes(kind, loss, *numbers, compared, scale, coefficients, losses)
+        rows, ordered = np.arange(len(table)).astype(np.int32), in_order(coefficients, pairs)
+        at_queries, at_rows = np.zeros_like(queries), np.empty((ROWS, table.shape[1]), dtype=np.float32)
+        for start in range(0, len(rows), ROWS):
+            block = rows[start : start + ROWS]
+            add_both_gradients(kind, queries, table, ordered, pairs, block, at_queries, at_rows)
+        return at_queries[0, 0] + at_rows[0, 0]
+
+    return passes
 
 
 def end_to_end(name: str, graph: KnowledgeGraph) -> Callable[[], None]:

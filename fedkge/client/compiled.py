@@ -1,12 +1,15 @@
 """How kernels are compiled: once, without the interpreter lock, kept on disk.
 
-The copy on disk is renewed when the file of the *outer* function changes, and at no other time. So a compiled
-function calls compiled functions of its own file only.
+Kernels call kernels of other files, which numba's copy on disk would not see change. So a copy is good only
+as long as every file of this package that has a part in kernels is what it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
@@ -25,9 +28,26 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": _FASTMATH,
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of arrays; x / 0 is infinite, because a check would stop vectorising."""
-    return cast(Callable[P, R], njit(**_OPTIONS)(function))
+    return cast(Callable[P, R], _stamped(njit(**_OPTIONS)(function)))
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that becomes part of its caller: tests of what is constant there cost nothing."""
-    return cast(Callable[P, R], njit(**_OPTIONS, forceinline=True)(function))
+    return cast(Callable[P, R], _stamped(njit(**_OPTIONS, forceinline=True)(function)))
+
+
+def _stamped(dispatcher: Any) -> Any:
+    file = dispatcher._cache._cache_file  # numba has no public way to say what else a kernel depends on
+    file._source_stamp = (file._source_stamp, kernels_digest())
+    return dispatcher
+
+
+@cache
+def kernels_digest() -> str:
+    """Of all files of this package that compile, or say what to compile."""
+    digest = sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        text = path.read_bytes()
+        if b"numba" in text or b"compiled" in text:
+            digest.update(str(len(text)).encode() + b"\n" + text)
+    return digest.hexdigest()

@@ -1,12 +1,12 @@
 """A batch in three passes: scores, the slope of the loss at each score, gradients of rows.
 
 Before the last pass stands what every triple asks for (slopes at its candidates, gradients at its anchor and
-relation), so that whatever acts on single triples, such as clipping, acts before any sum.
+relation), so that whatever acts on single triples, such as clipping, acts before any sum. Where nothing does,
+`fused` is faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +15,14 @@ import torch
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
 from fedkge.client.compiled import compiled
-from fedkge.client.kernels import both_gradients, candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.kernels import candidate_gradients, compare_pairs, query_gradients
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch
-from fedkge.client.pairs import Pairs, add_rows, divided_rows, group, in_order, named_rows
+from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
 
-__all__ = ["Block", "Objective", "TripleGradients", "mean_gradients", "triple_gradients"]
+__all__ = ["EntitySums", "Objective", "RelationSums", "TripleGradients", "triple_gradients"]
 
-_BLOCK = 2**18  # floats of gradients that stay in the cache until they are applied
 _CHUNK = 2**22  # floats of projected candidates held at once
 
 
@@ -150,78 +149,6 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
         candidate_rows,
         pairs,
     )
-
-
-Block = tuple[str, Ids, Floats]  # a table, some of its rows, their gradients
-
-
-def mean_gradients(
-    model: Model, objective: Objective, batch: Batch, dense: bool, losses: Floats
-) -> Iterator[Block]:
-    """The gradient of a batch's mean loss, block by block; `losses` (b,) are there with the first.
-
-    `dense` asks for every row, and else for those that have a gradient. A block may be applied at once, while
-    it is in the cache: no later one reads its rows. The next overwrites it.
-    """
-    tables = model.tables
-    entity = tables["entity"]
-    if model.projects or batch.shared is not None:
-        triples = triple_gradients(model, objective, batch)
-        losses[:] = triples.losses
-        triples.weigh(np.full(len(losses), 1 / len(losses), dtype=np.float32))
-        sums = triples.entity_sums(entity)
-        for rows in _blocks(_every(entity) if dense else sums.touched(), entity.shape[1]):
-            yield "entity", rows, sums.rows(rows)
-        at_r = triples.relation_rows
-    else:
-        at_r = yield from _fused(model, tables, objective, batch, dense, losses)
-    relations = RelationSums(at_r, batch.relations, len(tables["relation"]))
-    rows = _every(tables["relation"]) if dense else relations.touched()
-    yield "relation", rows, relations.rows(rows)
-
-
-def _fused(
-    model: Model,
-    tables: Mapping[str, Floats],
-    objective: Objective,
-    batch: Batch,
-    dense: bool,
-    losses: Floats,
-) -> Generator[Block, None, Floats]:
-    """Where nothing acts on single triples, both gradients of a pair come from one pass.
-
-    The anchors come last, because their gradient comes from that of all queries. Returns the relations'.
-    """
-    entity, kind = tables["entity"], int(model.comparison)
-    h, r = entity.take(batch.anchors, axis=0), tables["relation"].take(batch.relations, axis=0)
-    queries, pull = model.queries(h, r, batch.num_tails)
-    pairs, anchors = group(batch.candidates, len(entity)), group(batch.anchors, len(entity))
-    scale: Floats = model.scale.numpy()[batch.relations]
-    losses[:], coefficients, _ = _slopes(kind, objective, queries, entity, batch.candidates, scale, pairs)
-    ordered = in_order(coefficients, pairs)
-    ordered *= np.float32(1 / len(losses))
-    others, last = divided_rows(pairs, anchors, dense)
-    at_query = np.zeros_like(queries)
-    room = np.empty((max(1, _BLOCK // entity.shape[1]), entity.shape[1]), dtype=np.float32)
-    for block in _blocks(others, entity.shape[1]):
-        values = room[: len(block)]
-        both_gradients(kind, queries, entity, ordered, pairs, block, at_query, values)
-        yield "entity", block, values
-    values = np.empty((len(last), entity.shape[1]), dtype=np.float32)
-    both_gradients(kind, queries, entity, ordered, pairs, last, at_query, values)
-    at_h, at_r = pull(at_query)
-    add_rows(at_h, anchors, last, values)
-    yield "entity", last, values
-    return at_r
-
-
-def _every(table: Floats) -> Ids:
-    return np.arange(len(table), dtype=np.int32)
-
-
-def _blocks(rows: Ids, width: int) -> Iterator[Ids]:
-    step = max(1, _BLOCK // width)
-    return (rows[start : start + step] for start in range(0, len(rows), step))
 
 
 @compiled

@@ -17,7 +17,13 @@ from fedkge.client.compiled import compiled, inlined
 from fedkge.client.lanes import LANES, Lanes, choose, every, load, magnitude, root, store, total
 from fedkge.client.pairs import Pairs
 
-__all__ = ["both_gradients", "candidate_gradients", "compare_pairs", "query_gradients"]
+__all__ = [
+    "add_both_gradients",
+    "candidate_gradients",
+    "compare_all",
+    "compare_pairs",
+    "query_gradients",
+]
 
 _ZERO = np.float32(0)
 _TINY = np.float32(1e-30)  # keeps 0 / 0 away, and changes no other float32
@@ -46,25 +52,9 @@ def candidate_gradients(
     _AT_CANDIDATES[kind](queries, table, coefficients, pairs, rows, out)
 
 
-def both_gradients(
-    kind: int,
-    queries: Floats,
-    table: Floats,
-    coefficients: Floats,
-    pairs: Pairs,
-    rows: Ids,
-    at_queries: Floats,
-    at_rows: Floats,
-) -> None:
-    """`query_gradients` and `candidate_gradients` at once, which have most of their work in common.
-
-    What the pairs of these rows ask of queries is added to `at_queries`.
-    """
-    _AT_BOTH[kind](queries, table, coefficients, pairs, rows, at_queries, at_rows)
-
-
 @inlined
-def _compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
+def compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
+    """`compare_pairs` for kernels, into a flat array."""
     starts, places, owners = pairs
     span = table.shape[1] // 2 if kind == _MODULUS else table.shape[1]
     whole = span - span % LANES
@@ -295,7 +285,7 @@ def _modulus_gradient(
 
 
 @inlined
-def _both_gradients(
+def add_both_gradients(
     kind: int,
     queries: Floats,
     table: Floats,
@@ -305,7 +295,10 @@ def _both_gradients(
     at_queries: Floats,
     at_rows: Floats,
 ) -> None:
-    """What a pair adds to its row is summed in registers, what it adds to its query in the cache."""
+    """`query_gradients`, added, and `candidate_gradients` at once, which have most of their work in common.
+
+    What a pair adds to its row is summed in registers, what it adds to its query in the cache.
+    """
     starts, _, owners = pairs
     for i in range(rows.shape[0]):
         start, stop = starts[rows[i]], starts[rows[i] + 1]
@@ -424,7 +417,7 @@ def _both_of_modulus(
 def _compare(kind: int) -> Callable[[Floats, Floats, Pairs, Floats], None]:
     @compiled
     def compare_of_kind(queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
-        _compare_all(kind, queries, table, pairs, out)
+        compare_all(kind, queries, table, pairs, out)
 
     return compare_of_kind
 
@@ -447,23 +440,6 @@ def _at_candidates(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Ids, F
     return at_candidates
 
 
-def _at_both(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Ids, Floats, Floats], None]:
-    @compiled
-    def at_both(
-        queries: Floats,
-        table: Floats,
-        weights: Floats,
-        pairs: Pairs,
-        rows: Ids,
-        at_queries: Floats,
-        at_rows: Floats,
-    ) -> None:
-        _both_gradients(kind, queries, table, weights, pairs, rows, at_queries, at_rows)
-
-    return at_both
-
-
 _COMPARE = [_compare(int(kind)) for kind in Comparison]
 _AT_QUERIES = [_at_queries(int(kind)) for kind in Comparison]
 _AT_CANDIDATES = [_at_candidates(int(kind)) for kind in Comparison]
-_AT_BOTH = [_at_both(int(kind)) for kind in Comparison]

@@ -3,8 +3,6 @@
 Left to itself the compiler guards every short loop against overlapping arrays and writes sums back to memory;
 with lanes a kernel says what stays in a register. They exist inside compiled functions only. On a processor
 with narrower registers the compiler splits them.
-
-A kernel's copy on disk does not see this file change: save the kernel's file again after an edit here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +12,78 @@ from fedkge.client.arrays import Floats, Ids
 from fedkge.client.compiled import compiled
 from fedkge.errors import DataError, UnknownNameError
 
-__all__ = ["OPTIMIZERS", "SGD", "Adagrad", "Adam", "LazyAdam", "Optimizer", "State", "build_optimizer"]
+__all__ = [
+    "OPTIMIZERS",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "LazyAdam",
+    "Moving",
+    "Optimizer",
+    "Rule",
+    "State",
+    "build_optimizer",
+    "move",
+]
 
 State = dict[str, NDArray[Any]]
 
 
-class Optimizer(ABC):
+class Moving(NamedTuple):
+    """A table and what an optimiser keeps beside it: arrays of the same shape, or empty ones."""
+
+    table: Floats
+    first: Floats
+    second: Floats
+
+
+class Rule(NamedTuple):
+    """What moves a row, and its numbers at one step."""
+
+    kind: int
+    steps: int
+    rate: float
+    beta1: float
+    beta2: float
+    epsilon: float
+
+
+_ADAM, _ADAGRAD, _SGD = range(3)
+
+
+class Optimizer:
     """Moves the rows of named tables against their gradients."""
 
+    kind: ClassVar[int]
     dense: ClassVar[bool]  # whether a row without a gradient moves too
     moments: ClassVar[tuple[str, ...]] = ()  # the arrays kept per table, each as large as the table
+    beta1: ClassVar[float] = 0.0
+    beta2: ClassVar[float] = 0.0
+    epsilon: ClassVar[float] = 0.0
 
     def __init__(self, tables: Mapping[str, Floats], learning_rate: float) -> None:
         self.tables = tables
         self.learning_rate = learning_rate
         self.steps = 0
         self.kept = {name: [np.zeros_like(table) for _ in self.moments] for name, table in tables.items()}
+        none = np.empty((0, 0), dtype=np.float32)
+        self.moving = {
+            name: Moving(table, *self.kept[name], *[none] * (2 - len(self.moments)))
+            for name, table in tables.items()
+        }
 
     def begin_step(self) -> None:
         """Count a step; the updates that follow belong to it."""
         self.steps += 1
 
-    @abstractmethod
+    @property
+    def rule(self) -> Rule:
+        """What `move` does at this step."""
+        return Rule(self.kind, self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
+
     def update(self, name: str, rows: Ids, gradient: Floats) -> None:
         """Move tables[name][rows] (r, w) against gradient (r, w)."""
+        move(self.rule, self.moving[name], rows, gradient)
 
     def state(self) -> State:
         """Everything that a later step depends on, besides the tables."""
@@ -69,14 +116,10 @@ class Optimizer(ABC):
 class Adam(Optimizer):
     """Kingma and Ba (2015), every row at every step, as torch.optim.Adam and the FedR authors' code do."""
 
+    kind = _ADAM
     dense = True
     moments = ("mean", "variance")
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
-
-    def update(self, name: str, rows: Ids, gradient: Floats) -> None:
-        mean, variance = self.kept[name]
-        numbers = (self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
-        _adam(self.tables[name], mean, variance, rows, gradient, *numbers)
 
 
 class LazyAdam(Adam):
@@ -88,23 +131,17 @@ class LazyAdam(Adam):
 class Adagrad(Optimizer):
     """Duchi, Hazan and Singer (2011)."""
 
+    kind = _ADAGRAD
     dense = False
     moments = ("sum",)
     epsilon = 1e-10
-
-    def update(self, name: str, rows: Ids, gradient: Floats) -> None:
-        (total,) = self.kept[name]
-        rate, epsilon = np.float32(self.learning_rate), np.float32(self.epsilon)
-        _adagrad(self.tables[name], total, rows, gradient, rate, epsilon)
 
 
 class SGD(Optimizer):
     """Plain stochastic gradient descent: no momentum, no decay."""
 
+    kind = _SGD
     dense = False
-
-    def update(self, name: str, rows: Ids, gradient: Floats) -> None:
-        _sgd(self.tables[name], rows, gradient, np.float32(self.learning_rate))
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -123,26 +160,27 @@ def build_optimizer(name: str, tables: Mapping[str, Floats], learning_rate: floa
 
 
 @compiled
-def _adam(
-    table: Floats,
-    mean: Floats,
-    variance: Floats,
-    rows: Ids,
-    gradient: Floats,
-    steps: int,
-    learning_rate: float,
-    beta1: float,
-    beta2: float,
-    tiny: float,
-) -> None:
-    rate = np.float32(learning_rate / (1 - beta1**steps))
-    correction = np.float32(1 / np.sqrt(1 - beta2**steps))
-    epsilon = np.float32(tiny)
+def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    """Move the rows of a table against a gradient (rows, w)."""
+    if rule.kind == _ADAM:
+        _adam(rule, moving, rows, gradient)
+    elif rule.kind == _ADAGRAD:
+        _adagrad(rule, moving, rows, gradient)
+    else:
+        _sgd(rule, moving, rows, gradient)
+
+
+@compiled
+def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate / (1 - rule.beta1**rule.steps))
+    correction = np.float32(1 / np.sqrt(1 - rule.beta2**rule.steps))
+    epsilon = np.float32(rule.epsilon)
     # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
-    keep_mean, take_mean = np.float32(beta1), np.float32(1 - beta1)
-    keep_variance, take_variance = np.float32(beta2), np.float32(1 - beta2)
+    keep_mean, take_mean = np.float32(rule.beta1), np.float32(1 - rule.beta1)
+    keep_variance, take_variance = np.float32(rule.beta2), np.float32(1 - rule.beta2)
     for i in range(rows.shape[0]):
-        x, m, v, g = table[rows[i]], mean[rows[i]], variance[rows[i]], gradient[i]
+        x, m, v = moving.table[rows[i]], moving.first[rows[i]], moving.second[rows[i]]
+        g = gradient[i]
         for k in range(g.shape[0]):
             m[k] = keep_mean * m[k] + take_mean * g[k]
             v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
@@ -150,19 +188,19 @@ def _adam(
 
 
 @compiled
-def _adagrad(
-    table: Floats, total: Floats, rows: Ids, gradient: Floats, rate: np.float32, epsilon: np.float32
-) -> None:
+def _adagrad(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate, epsilon = np.float32(rule.rate), np.float32(rule.epsilon)
     for i in range(rows.shape[0]):
-        x, s, g = table[rows[i]], total[rows[i]], gradient[i]
+        x, s, g = moving.table[rows[i]], moving.first[rows[i]], gradient[i]
         for k in range(g.shape[0]):
             s[k] += g[k] * g[k]
             x[k] -= rate * g[k] / (np.sqrt(s[k]) + epsilon)
 
 
 @compiled
-def _sgd(table: Floats, rows: Ids, gradient: Floats, rate: np.float32) -> None:
+def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate)
     for i in range(rows.shape[0]):
-        x, g = table[rows[i]], gradient[i]
+        x, g = moving.table[rows[i]], gradient[i]
         for k in range(g.shape[0]):
             x[k] -= rate * g[k]

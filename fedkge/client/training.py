@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fedkge.client.allocator import keep_freed_memory
 from fedkge.client.autograd import AutogradStep
-from fedkge.client.gradients import Objective, mean_gradients
+from fedkge.client.fused import fused_step
+from fedkge.client.gradients import EntitySums, Objective, RelationSums, triple_gradients
 from fedkge.client.losses import find_loss
 from fedkge.client.models.base import Model
 from fedkge.client.negatives import Batch, NegativeSampler
@@ -25,6 +26,7 @@ from fedkge.experiment import TrainingSettings
 
 __all__ = ["KernelStep", "Step", "TrainResult", "check_loss", "shuffled", "train"]
 
+_BLOCK = 2**18  # floats of gradients that stay in the cache until they are applied
 _EXPLOSION = 1e4  # a loss this many times the first one will not come back
 
 
@@ -92,7 +94,7 @@ def build_step(model: Model, settings: TrainingSettings, optimizer: State | None
 
 
 class KernelStep:
-    """A step through the kernels: the gradients of a block of rows, then at once their update."""
+    """A step through the kernels: fused, or in passes where candidates are mapped or shared."""
 
     def __init__(self, model: Model, settings: TrainingSettings, optimizer: State | None = None) -> None:
         keep_freed_memory()
@@ -105,11 +107,27 @@ class KernelStep:
             self.optimizer.load(optimizer)
 
     def __call__(self, batch: Batch) -> float:
-        losses = np.empty(len(batch.anchors), dtype=np.float32)
         self.optimizer.begin_step()
-        for block in mean_gradients(self.model, self.objective, batch, self.optimizer.dense, losses):
-            self.optimizer.update(*block)
-        return float(losses.mean(dtype=np.float64))
+        if self.model.projects or batch.shared is not None:
+            return self._in_passes(batch)
+        return fused_step(self.model, self.objective, self.optimizer, batch)
+
+    def _in_passes(self, batch: Batch) -> float:
+        tables = self.model.tables
+        triples = triple_gradients(self.model, self.objective, batch)
+        triples.weigh(np.full(len(triples.losses), 1 / len(triples.losses), dtype=np.float32))
+        self._apply("entity", triples.entity_sums(tables["entity"]))
+        self._apply("relation", triples.relation_sums(len(tables["relation"])))
+        return float(triples.losses.mean(dtype=np.float64))
+
+    def _apply(self, name: str, sums: EntitySums | RelationSums) -> None:
+        """A block may be applied at once, while it is in the cache: no later one reads its rows."""
+        table = self.model.tables[name]
+        rows = np.arange(len(table), dtype=np.int32) if self.optimizer.dense else sums.touched()
+        step = max(1, _BLOCK // table.shape[1])
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            self.optimizer.update(name, block, sums.rows(block))
 
     def state(self) -> State:
         return self.optimizer.state()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from typing import ClassVar
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
-from fedkge.client import gradients
 from fedkge.client.comparisons import compare
-from fedkge.client.gradients import Objective, mean_gradients, triple_gradients
+from fedkge.client.gradients import Objective, triple_gradients
 from fedkge.client.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.negatives import Batch
+from fedkge.client.optimizers import SGD
+from fedkge.client.training import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.experiment import ModelSettings
+from fedkge.experiment import ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
 
 MARGIN = 2.0
+RATE = 2.0**12
 
 
 class ModelContract:
@@ -100,7 +101,7 @@ class ModelContract:
             model = self.perturbed(random_graph(0), dim, norm)
             objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
             expected, losses = autograd(model, objective, batch)
-            self.check_mean(model, objective, batch, expected)
+            self.check_step(model, objective, batch, expected, losses.mean())
             triples = triple_gradients(model, objective, batch)
             triples.weigh(np.full(len(batch.anchors), 1 / len(batch.anchors), dtype=np.float32))
             entity, relation = model.tables.values()
@@ -110,24 +111,24 @@ class ModelContract:
             assert_close(triples.relation_sums(len(relation)).rows(every_relation), expected["relation"])
             np.testing.assert_allclose(triples.losses, losses, rtol=1e-4)
 
-    def check_mean(
-        self, model: Model, objective: Objective, batch: Batch, expected: dict[str, np.ndarray]
+    def check_step(
+        self, model: Model, objective: Objective, batch: Batch, expected: dict[str, np.ndarray], loss: float
     ) -> None:
-        """Each row once, right, and whatever became of the rows before it."""
-        losses = np.empty(len(batch.anchors), dtype=np.float32)
+        """A step of plain descent moves each row by its gradient; far, so that a row read after it shows."""
         tables = {name: table.copy() for name, table in model.tables.items()}
-        for dense in (True, False):
-            found = {name: np.zeros_like(table) for name, table in tables.items()}
-            seen = {name: np.zeros(len(table), dtype=int) for name, table in tables.items()}
-            with mock.patch.object(gradients, "_BLOCK", 4 * tables["entity"].shape[1]):
-                for name, rows, values in mean_gradients(model, objective, batch, dense, losses):
-                    found[name][rows] = values
-                    seen[name][rows] += 1
-                    model.tables[name][rows] = np.nan  # a block may be applied at once
+        for optimizer in (SGD, DenseSGD):
+            step = KernelStep(model, TrainingSettings())
+            step.objective, step.optimizer = objective, optimizer(model.tables, RATE)
+            assert step(batch) == pytest.approx(loss, rel=1e-4)
             for name, table in tables.items():
-                assert_close(found[name], expected[name])
-                assert (seen[name] == 1).all() if dense else seen[name].max() == 1
+                assert_close((table - model.tables[name]) / RATE, expected[name])
                 model.tables[name][:] = table
+
+
+class DenseSGD(SGD):
+    """It asks for every row, also for those that have no gradient."""
+
+    dense = True
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison, compare
 from fedkge.client.models.initial import uniform_rows
+from fedkge.client.models.turns import Turn, asked
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 
@@ -32,13 +33,14 @@ class Model(ABC):
     entity_width: ClassVar[int] = 1  # entity rows are this many times dim wide
     relation_width: ClassVar[int] = 1
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
+    turn: ClassVar[Turn | None] = None  # what its two queries do, if kernels know it
 
     def __init_subclass__(cls) -> None:
-        """A model that asks another way than its parent does not go back the parent's way."""
+        """A model that asks another way than its parent does not turn as the parent does."""
         super().__init_subclass__()
         asks = {"query_tail", "query_head"} & vars(cls).keys()
-        if asks and "queries" not in vars(cls):
-            cls.queries = Model.queries  # type: ignore[method-assign]
+        if asks and "turn" not in vars(cls):
+            cls.turn = None
 
     def __init__(self, settings: ModelSettings, entity: Floats, relation: Floats, scale: Floats) -> None:
         self.settings = settings
@@ -64,6 +66,11 @@ class Model(ABC):
         return 0.0 if self.comparison is Comparison.DOT else self.settings.margin
 
     @property
+    def unit(self) -> float:
+        """The angle that a relation row's 1 stands for, where it holds phases."""
+        return 1.0
+
+    @property
     def tables(self) -> dict[str, Floats]:
         """The trained tables as numpy views."""
         return {"entity": self.entity.numpy(), "relation": self.relation.numpy()}
@@ -83,8 +90,10 @@ class Model(ABC):
     def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
         """Queries of a batch, for tails first, then for heads; and what takes gradients at them back.
 
-        Torch finds the way back. Where it is plain, a model may say it, which saves half a millisecond.
+        Torch finds the way back where kernels do not know it.
         """
+        if self.turn is not None:
+            return asked(self.turn, self.unit, h, r, num_tails)
         rows = [torch.from_numpy(side).requires_grad_() for side in (h, r)]
         parts = []
         if num_tails > 0:

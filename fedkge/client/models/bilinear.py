@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import Comparison
-from fedkge.client.models.base import Model, Pull
-from fedkge.client.models.complex import multiply
+from fedkge.client.models.base import Model
+from fedkge.client.models.turns import Turn
 
 __all__ = ["RESCAL", "ComplEx", "DistMult", "QuatE"]
 
@@ -45,6 +44,8 @@ class RESCAL(Similarity):
 class DistMult(Similarity):
     """⟨h, r, t⟩ (Yang et al., 2015)."""
 
+    turn = Turn.SCALE
+
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return (h * r * t).sum(-1)
 
@@ -54,16 +55,13 @@ class DistMult(Similarity):
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         return t * r
 
-    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
-        del num_tails  # both sides ask the same
-        return h * r, lambda slopes: (slopes * r, slopes * h)
-
 
 class ComplEx(Similarity):
     """Re⟨h, r, t̄⟩; a row is the real parts, then the imaginary ones (Trouillon et al., 2016)."""
 
     entity_width = 2
     relation_width = 2
+    turn = Turn.MULTIPLY
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         (a, b), (c, d), (e, f) = (x.chunk(2, dim=-1) for x in (h, r, t))
@@ -76,21 +74,6 @@ class ComplEx(Similarity):
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         (e, f), (c, d) = t.chunk(2, dim=-1), r.chunk(2, dim=-1)
         return torch.cat([c * e + d * f, c * f - d * e], dim=-1)
-
-    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
-        """A head is asked for with the conjugate of the relation."""
-        factors = r.copy()
-        heads = factors[num_tails:, factors.shape[1] // 2 :]
-        heads *= -1
-        queries, back = multiply(h, factors)
-
-        def pull(slopes: Floats) -> tuple[Floats, Floats]:
-            at_h, at_r = back(slopes)
-            heads = at_r[num_tails:, at_r.shape[1] // 2 :]
-            heads *= -1
-            return at_h, at_r
-
-        return queries, pull
 
 
 class QuatE(Similarity):

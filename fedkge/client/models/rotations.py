@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from math import pi
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import Comparison
-from fedkge.client.models.base import Model, Pull, initial_range
-from fedkge.client.models.complex import multiply
+from fedkge.client.models.base import Model, initial_range
+from fedkge.client.models.turns import Turn
 
 __all__ = ["RotatE"]
 
@@ -24,10 +22,15 @@ class RotatE(Model):
     """
 
     entity_width = 2
+    turn = Turn.ROTATE
 
     @property
     def comparison(self) -> Comparison:
         return Comparison.MODULUS
+
+    @property
+    def unit(self) -> float:
+        return pi / initial_range(self.settings)
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         a, b = h.chunk(2, dim=-1)
@@ -40,30 +43,13 @@ class RotatE(Model):
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         return _turn(t, -self._phase(r))
 
-    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
-        """A head is asked for by turning back."""
-        turn = np.float32(pi / initial_range(self.settings))
-        phase = r * turn
-        phase[num_tails:] *= -1
-        cosine, sine = np.cos(phase), np.sin(phase)
-        queries, back = multiply(h, np.concatenate([cosine, sine], axis=1))
-
-        def pull(slopes: Floats) -> tuple[Floats, Floats]:
-            at_h, at_factors = back(slopes)
-            dim = r.shape[1]
-            at_r: Floats = (at_factors[:, dim:] * cosine - at_factors[:, :dim] * sine) * turn
-            at_r[num_tails:] *= -1
-            return at_h, at_r
-
-        return queries, pull
-
     def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
         """The relation row that fits a pair best: the phase of t / h."""
         phase = torch.complex(*t.chunk(2, dim=-1)).angle() - torch.complex(*h.chunk(2, dim=-1)).angle()
-        return torch.remainder(phase + pi, 2 * pi).sub(pi) * (initial_range(self.settings) / pi)
+        return torch.remainder(phase + pi, 2 * pi).sub(pi) / self.unit
 
     def _phase(self, r: Tensor) -> Tensor:
-        return r * (pi / initial_range(self.settings))
+        return r * self.unit
 
 
 def _turn(rows: Tensor, phase: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from torch.nn.functional import normalize
 
 from fedkge.client.arrays import Floats
 from fedkge.client.comparisons import length
-from fedkge.client.models.base import Model, Pull
+from fedkge.client.models.base import Model
 from fedkge.client.models.initial import uniform_rows
+from fedkge.client.models.turns import Turn
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 
@@ -22,6 +23,8 @@ __all__ = ["TransE", "TransH", "TransM", "TransR"]
 class TransE(Model):
     """−‖h + r − t‖ (Bordes et al., 2013)."""
 
+    turn = Turn.MOVE
+
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return -length(h + r - t, self.settings.norm)
 
@@ -30,10 +33,6 @@ class TransE(Model):
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         return t - r
-
-    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
-        queries = np.concatenate([h[:num_tails] + r[:num_tails], h[num_tails:] - r[num_tails:]])
-        return queries, lambda slopes: (slopes, np.concatenate([slopes[:num_tails], -slopes[num_tails:]]))
 
     def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
         """The relation row that fits a pair best."""
