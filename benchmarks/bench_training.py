@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from fedkge.client.compiled import compiled
+from fedkge.client.fused import ROWS
 from fedkge.client.gradients import Objective
 from fedkge.client.kernels import add_both_gradients, compare_all
 from fedkge.client.losses import find_loss, slopes
@@ -45,7 +46,6 @@ PEER_BATCHES = {"TransE": 4, "DistMult": 4, "ComplEx": 1, "RotatE": 2}
 REPEATS = 3
 THREAD_REPEATS = 21
 SPINS = 100_000_000
-ROWS = 32  # whose gradients are summed at a time
 
 
 def main() -> None:
@@ -116,6 +116,8 @@ def kernels_alone(name: str, graph: KnowledgeGraph) -> Callable[[], None]:
 
 
 def _passes(kind: int) -> Callable[..., float]:
+    """For batches that lack no candidate."""
+
     @compiled
     def passes(loss, margin, temperature, scale, queries, table, pairs):
         compared = np.empty((len(queries), len(pairs.places) // len(queries)), dtype=np.float32)

@@ -24,9 +24,9 @@ from fedkge.client.negatives import Batch
 from fedkge.client.optimizers import Moving, Optimizer, Rule, move
 from fedkge.client.pairs import Pairs, add_rows, divided_rows, group, in_order, named_rows
 
-__all__ = ["fused_step"]
+__all__ = ["ROWS", "fused_step"]
 
-_ROWS = 32  # whose gradients are summed before they are applied
+ROWS = 32  # whose gradients are summed before they are applied
 
 
 class Target(NamedTuple):
@@ -91,9 +91,9 @@ def _begin(
         ordered[p] *= share
     others, rows = divided_rows(pairs, by_anchor, dense)
     at_queries = np.zeros((b, width), dtype=np.float32)
-    room = np.empty((_ROWS, width), dtype=np.float32)
-    for start in range(0, len(others), _ROWS):
-        block = others[start : start + _ROWS]
+    room = np.empty((ROWS, width), dtype=np.float32)
+    for start in range(0, len(others), ROWS):
+        block = others[start : start + ROWS]
         add_both_gradients(kind, queries, entity.table, ordered, pairs, block, at_queries, room)
         move(rule, entity, block, room)
     values = np.empty((len(rows), width), dtype=np.float32)

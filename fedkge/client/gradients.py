@@ -172,25 +172,12 @@ def _score(
     pairs: Pairs,
 ) -> Scored:
     kind = int(model.comparison)
-    losses, coefficients, compared = _slopes(kind, objective, queries, table, candidates, scale, pairs)
+    compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
+    compare_pairs(kind, queries, table, pairs, compared)
+    losses, coefficients = _judged(kind, objective, compared, scale)
     at_query = np.empty_like(queries)
     query_gradients(kind, queries, table, in_order(coefficients, pairs), pairs, at_query)
     return losses, compared, coefficients, at_query
-
-
-def _slopes(
-    kind: int,
-    objective: Objective,
-    queries: Floats,
-    table: Floats,
-    candidates: Ids,
-    scale: Floats,
-    pairs: Pairs,
-) -> tuple[Floats, Floats, Floats]:
-    """Losses, coefficients and comparisons."""
-    compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
-    compare_pairs(kind, queries, table, pairs, compared)
-    return *_judged(kind, objective, compared, scale), compared
 
 
 def _judged(kind: int, objective: Objective, compared: Floats, scale: Floats) -> tuple[Floats, Floats]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ __all__ = [
     "SGD",
     "Adagrad",
     "Adam",
+    "Descent",
     "LazyAdam",
     "Moving",
     "Optimizer",
@@ -37,10 +39,18 @@ class Moving(NamedTuple):
     second: Floats
 
 
-class Rule(NamedTuple):
-    """What moves a row, and its numbers at one step."""
+class Descent(IntEnum):
+    """The ways of moving a row that kernels know."""
 
-    kind: int
+    ADAM = 0
+    ADAGRAD = 1
+    SGD = 2
+
+
+class Rule(NamedTuple):
+    """How a row moves, and the numbers of one step."""
+
+    descent: int
     steps: int
     rate: float
     beta1: float
@@ -48,13 +58,13 @@ class Rule(NamedTuple):
     epsilon: float
 
 
-_ADAM, _ADAGRAD, _SGD = range(3)
+_ADAM, _ADAGRAD, _SGD = (int(descent) for descent in Descent)
 
 
 class Optimizer:
-    """Moves the rows of named tables against their gradients."""
+    """Moves the rows of named tables against their gradients; how, `move` knows by its descent."""
 
-    kind: ClassVar[int]
+    descent: ClassVar[Descent]
     dense: ClassVar[bool]  # whether a row without a gradient moves too
     moments: ClassVar[tuple[str, ...]] = ()  # the arrays kept per table, each as large as the table
     beta1: ClassVar[float] = 0.0
@@ -79,8 +89,9 @@ class Optimizer:
     @property
     def rule(self) -> Rule:
         """What `move` does at this step."""
-        return Rule(self.kind, self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
+        return Rule(int(self.descent), self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
 
+    @final
     def update(self, name: str, rows: Ids, gradient: Floats) -> None:
         """Move tables[name][rows] (r, w) against gradient (r, w)."""
         move(self.rule, self.moving[name], rows, gradient)
@@ -116,7 +127,7 @@ class Optimizer:
 class Adam(Optimizer):
     """Kingma and Ba (2015), every row at every step, as torch.optim.Adam and the FedR authors' code do."""
 
-    kind = _ADAM
+    descent = Descent.ADAM
     dense = True
     moments = ("mean", "variance")
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
@@ -131,7 +142,7 @@ class LazyAdam(Adam):
 class Adagrad(Optimizer):
     """Duchi, Hazan and Singer (2011)."""
 
-    kind = _ADAGRAD
+    descent = Descent.ADAGRAD
     dense = False
     moments = ("sum",)
     epsilon = 1e-10
@@ -140,7 +151,7 @@ class Adagrad(Optimizer):
 class SGD(Optimizer):
     """Plain stochastic gradient descent: no momentum, no decay."""
 
-    kind = _SGD
+    descent = Descent.SGD
     dense = False
 
 
@@ -162,9 +173,9 @@ def build_optimizer(name: str, tables: Mapping[str, Floats], learning_rate: floa
 @compiled
 def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
     """Move the rows of a table against a gradient (rows, w)."""
-    if rule.kind == _ADAM:
+    if rule.descent == _ADAM:
         _adam(rule, moving, rows, gradient)
-    elif rule.kind == _ADAGRAD:
+    elif rule.descent == _ADAGRAD:
         _adagrad(rule, moving, rows, gradient)
     else:
         _sgd(rule, moving, rows, gradient)

@@ -29,7 +29,7 @@ def group(ids: Ids, num_rows: int) -> Pairs:
     starts = np.zeros(num_rows + 1, dtype=np.int64)
     places = np.empty(ids.size, dtype=np.int32)
     owners = np.empty(ids.size, dtype=np.int32)
-    flat = ids.reshape(ids.size)
+    flat = ids.ravel()
     for i in range(flat.shape[0]):
         if flat[i] >= 0:
             starts[flat[i] + 1] += 1
@@ -87,7 +87,7 @@ def divided_rows(first: Pairs, second: Pairs, dense: bool) -> tuple[Ids, Ids]:
 @compiled
 def in_order(values: Floats, pairs: Pairs) -> Floats:
     """A (batch, candidates) array in the order of the pairs."""
-    flat = values.reshape(values.size)
+    flat = values.ravel()
     out = np.empty(len(pairs.places), dtype=np.float32)
     for p in range(out.shape[0]):
         out[p] = flat[pairs.places[p]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
+from fedkge.compilation import compile_kept
 
 __all__ = ["compiled"]
 
@@ -14,4 +15,4 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile on first use, keep the machine code on disk, and release the GIL while it runs."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return cast(F, compile_kept(function, Path(__file__).parent))

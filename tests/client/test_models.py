@@ -7,15 +7,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedkge.client.gradients import triple_gradients
 from fedkge.client.models import MODELS, Model, build_model
 from fedkge.client.models.bilinear import DistMult
 from fedkge.client.models.initial import uniform_rows
+from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE
+from fedkge.client.training import KernelStep
 from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import UnknownNameError
-from fedkge.experiment import ModelSettings
-from tests.contracts.model import MARGIN, ModelContract
+from fedkge.experiment import ModelSettings, TrainingSettings
+from tests.contracts.model import MARGIN, RATE, ModelContract, mixed_batch
 
 
 class TestTransE(ModelContract):
@@ -64,22 +67,45 @@ class TestTransR(ModelContract):
         return -np.linalg.norm(m @ h + r[: len(h)] - m @ t, ord=norm)
 
 
-@pytest.mark.parametrize("parent", [TransE, DistMult])
-def test_a_model_may_ask_another_way_than_its_parent(parent: type[Model]) -> None:
-    class Backwards(parent):  # type: ignore[misc, valid-type]
-        def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
-            return h - 2 * r
+class Backwards:
+    """Queries of a parent, twice as far and the wrong way round."""
 
-        def query_head(self, t: Tensor, r: Tensor) -> Tensor:
-            return t + 2 * r
+    def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
+        return h - 2 * r
 
-    model = Backwards.build(ModelSettings(dim=4), load_graph("Nations"), 0)
+    def query_head(self, t: Tensor, r: Tensor) -> Tensor:
+        return t + 2 * r
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("parent", [TransE, DistMult, RotatE])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_model_may_ask_another_way_than_its_parent(parent: type[Model], mixed: bool, norm: int) -> None:
+    bases, own = ((Backwards, parent), {}) if mixed else ((parent,), dict(vars(Backwards)))
+    names = ("query_tail", "query_head")
+    child = type("Child", bases, {name: own[name] for name in names if name in own})
+    child.relation_width = parent.entity_width  # type: ignore[attr-defined]
+    model = child.build(ModelSettings(dim=4, norm=norm), load_graph("Nations"), 0)
     h, r = model.tables["entity"][:4], model.tables["relation"][:4]
     queries, pull = model.queries(h, r, 2)
     np.testing.assert_array_equal(queries, np.concatenate([h[:2] - 2 * r[:2], h[2:] + 2 * r[2:]]))
     at_h, at_r = pull(np.ones_like(queries))
     np.testing.assert_array_equal(at_h, np.ones_like(h))
     np.testing.assert_array_equal(at_r, np.repeat([[-2], [2]], 2, axis=0) * np.ones_like(r))
+    check_own_way(model)
+
+
+def check_own_way(model: Model) -> None:
+    """A step of the kernels moves its rows as a step over the triples' own gradients does."""
+    batch = mixed_batch()._replace(shared=None)
+    batch = batch._replace(anchors=batch.anchors % 14, candidates=np.minimum(batch.candidates, 13))
+    triples = triple_gradients(model, KernelStep(model, TrainingSettings()).objective, batch)
+    triples.weigh(np.full(6, 1 / 6, dtype=np.float32))
+    every = np.arange(14, dtype=np.int32)
+    expected = triples.entity_sums(model.tables["entity"]).rows(every)
+    before = model.tables["entity"].copy()
+    KernelStep(model, TrainingSettings(optimizer="SGD", learning_rate=RATE))(batch)
+    np.testing.assert_allclose((before - model.tables["entity"]) / RATE, expected, rtol=1e-4, atol=1e-6)
 
 
 class TestRESCAL(ModelContract):

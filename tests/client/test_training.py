@@ -10,7 +10,7 @@ import torch
 
 from fedkge.client.autograd import AutogradStep
 from fedkge.client.models import MODELS, build_model
-from fedkge.client.negatives import NegativeSampler
+from fedkge.client.negatives import Batch, NegativeSampler
 from fedkge.client.optimizers import OPTIMIZERS
 from fedkge.client.threads import one_thread
 from fedkge.client.training import KernelStep, train
@@ -89,6 +89,23 @@ def test_kernels_and_torch_take_the_same_steps(graph, name, optimizer):
     ours, torchs = (step.state() for step in steps)
     assert set(ours) == set(torchs)
     AutogradStep(models[1], options, ours)(batch)  # a state moves between the two
+
+
+@pytest.mark.parametrize(("optimizer", "moves"), [("Adam", True), ("LazyAdam", False)])
+def test_a_row_without_a_gradient_moves_if_the_optimizer_says_so(graph, optimizer, moves):
+    model = build_model(ModelSettings(dim=6), graph, 0)
+    step = KernelStep(model, small(optimizer=optimizer))
+    ids = np.arange(6, dtype=np.int32)
+    first = Batch(ids[:2], ids[:2], ids[2:].reshape(2, 2), 2)
+    step(first)
+    rows = {name: table.copy() for name, table in model.tables.items()}
+    step(Batch(ids[:1] + 10, ids[:1], np.array([[11, 12]], dtype=np.int32), 1))
+    mean, variance = (step.state()[f"entity.{name}"] for name in ("mean", "variance"))
+    assert np.abs(mean[:6]).min(axis=1).max() > 0  # the first step gave them some
+    drift = 0.01 * mean[:6] / (1 - 0.9**2) / (np.sqrt(variance[:6] / (1 - 0.999**2)) + 1e-8)
+    moved = rows["entity"][:6] - model.tables["entity"][:6]
+    np.testing.assert_allclose(moved, drift if moves else 0, rtol=1e-3, atol=1e-7)
+    assert np.any(rows["relation"][1] != model.tables["relation"][1]) == moves
 
 
 def test_tables_are_trained_in_place_and_only_there(graph):

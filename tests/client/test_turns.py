@@ -1,4 +1,4 @@
-"""Turns: what kernels ask is what the model's own queries say, however far a phase has gone."""
+"""Turns, beyond what the contract of models shows: phases far from where they began."""
 
 from __future__ import annotations
 

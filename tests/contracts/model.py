@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedkge.client.comparisons import compare
+from fedkge.client.fused import ROWS
 from fedkge.client.gradients import Objective, triple_gradients
 from fedkge.client.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
@@ -111,6 +112,16 @@ class ModelContract:
             assert_close(triples.relation_sums(len(relation)).rows(every_relation), expected["relation"])
             np.testing.assert_allclose(triples.losses, losses, rtol=1e-4)
 
+    @pytest.mark.parametrize("anchors", ["some", "all"])
+    def test_a_step_over_many_blocks_is_that_of_autograd(self, anchors: str) -> None:
+        """More rows than are summed before they move."""
+        count = 4 * ROWS
+        model = self.perturbed(random_graph(0, entities=count))
+        batch = large_batch(count, count if anchors == "all" else ROWS)
+        objective = Objective(LOSSES["self-adversarial"], MARGIN, temperature=0.7)
+        expected, losses = autograd(model, objective, batch)
+        self.check_step(model, objective, batch, expected, losses.mean())
+
     def check_step(
         self, model: Model, objective: Objective, batch: Batch, expected: dict[str, np.ndarray], loss: float
     ) -> None:
@@ -182,6 +193,16 @@ def mixed_batch() -> Batch:
 def one_negative() -> Batch:
     batch = tail_batch()
     return batch._replace(candidates=batch.candidates[:, :2].copy(), num_tails=0)
+
+
+def large_batch(entities: int, anchors: int) -> Batch:
+    """Every entity is a candidate; so many are an anchor, in no order; some candidates are missing."""
+    rng = np.random.default_rng(3)
+    order = rng.permutation(entities)[:anchors].astype(np.int32)
+    candidates = rng.permuted(np.tile(np.arange(entities, dtype=np.int32), (anchors, 1)), axis=1)[:, :40]
+    candidates[rng.random(candidates.shape) < 0.1] = -1
+    candidates[:, 0] = rng.integers(0, entities, anchors)
+    return Batch(order, rng.integers(0, 4, anchors).astype(np.int32), candidates, anchors // 2)
 
 
 def shared_batch() -> Batch:

@@ -36,17 +36,17 @@ class Model(ABC):
     turn: ClassVar[Turn | None] = None  # what its two queries do, if kernels know it
 
     def __init_subclass__(cls) -> None:
-        """A model that asks another way than its parent does not turn as the parent does."""
+        """A model that asks another way than the one whose turn it has does not turn so."""
         super().__init_subclass__()
-        asks = {"query_tail", "query_head"} & vars(cls).keys()
-        if asks and "turn" not in vars(cls):
+        turning = next(each for each in cls.__mro__ if "turn" in vars(each))
+        asking = ("query_tail", "query_head", "queries")
+        if any(getattr(cls, name) is not getattr(turning, name) for name in asking):
             cls.turn = None
 
     def __init__(self, settings: ModelSettings, entity: Floats, relation: Floats, scale: Floats) -> None:
         self.settings = settings
-        self.entity = torch.from_numpy(entity)
-        self.relation = torch.from_numpy(relation)
-        self.scale = torch.from_numpy(scale)  # (relations,) a positive factor on every score
+        self.entity, self.relation = _as_kernels_read(entity), _as_kernels_read(relation)
+        self.scale = _as_kernels_read(scale)  # (relations,) a positive factor on every score
 
     @classmethod
     def build(cls, settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Self:
@@ -152,6 +152,11 @@ class Model(ABC):
 
 def initial_range(settings: ModelSettings) -> float:
     return (settings.margin + 2) / settings.dim
+
+
+def _as_kernels_read(rows: Floats) -> Tensor:
+    """The same memory where it is float32, row after row."""
+    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
 
 
 def _owned(rows: Tensor) -> Floats:

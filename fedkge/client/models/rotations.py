@@ -34,22 +34,19 @@ class RotatE(Model):
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         a, b = h.chunk(2, dim=-1)
-        turned = torch.complex(a, b) * torch.polar(torch.ones_like(r), self._phase(r))
+        turned = torch.complex(a, b) * torch.polar(torch.ones_like(r), r * self.unit)
         return -(turned - torch.complex(*t.chunk(2, dim=-1))).abs().sum(-1)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
-        return _turn(h, self._phase(r))
+        return _turn(h, r * self.unit)
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
-        return _turn(t, -self._phase(r))
+        return _turn(t, -r * self.unit)
 
     def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
         """The relation row that fits a pair best: the phase of t / h."""
         phase = torch.complex(*t.chunk(2, dim=-1)).angle() - torch.complex(*h.chunk(2, dim=-1)).angle()
         return torch.remainder(phase + pi, 2 * pi).sub(pi) / self.unit
-
-    def _phase(self, r: Tensor) -> Tensor:
-        return r * self.unit
 
 
 def _turn(rows: Tensor, phase: Tensor) -> Tensor:

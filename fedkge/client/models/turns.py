@@ -15,7 +15,7 @@ __all__ = ["Turn", "ask", "asked", "pull"]
 
 
 class Turn(IntEnum):
-    """What the relation does to the head of a triple; to its tail, the opposite."""
+    """What the relation does to a head that asks for tails, and to a tail that asks for heads."""
 
     MOVE = 0  # h + r, and t − r
     SCALE = 1  # h ∘ r, and t ∘ r
@@ -107,7 +107,7 @@ def _multiply(first: Floats, second: Floats, sign: np.float32, b: int, out: Floa
 
 @inlined
 def _circle(phase: float) -> tuple[np.float32, np.float32]:
-    """Cosine and sine to 1e-7, in vector registers, which the library's are not (Cody and Waite, 1980)."""
+    """Cosine and sine to 1e-7 of phases up to 1e9, in vector registers (Cody and Waite, 1980)."""
     quarters = np.floor(phase / _QUARTER + 0.5)
     x = np.float32(phase - quarters * _QUARTER)  # |x| ≤ π / 4
     z = x * x
