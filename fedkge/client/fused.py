@@ -15,27 +15,17 @@ import numpy as np
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
 from fedkge.client.compiled import compiled, inlined
-from fedkge.client.gradients import Objective
-from fedkge.client.kernels import add_both_gradients, compare_all
-from fedkge.client.losses import slopes
+from fedkge.client.gradients import Objective, Target, judge
+from fedkge.client.kernels import add_both_gradients
 from fedkge.client.models.base import Model
 from fedkge.client.models.turns import ask, pull
 from fedkge.client.negatives import Batch
 from fedkge.client.optimizers import Moving, Optimizer, Rule, move
-from fedkge.client.pairs import Pairs, add_rows, divided_rows, group, in_order, named_rows
+from fedkge.client.pairs import Pairs, add_rows, divided_rows, group, in_order, named_rows, take_rows
 
 __all__ = ["ROWS", "fused_step"]
 
 ROWS = 32  # whose gradients are summed before they are applied
-
-
-class Target(NamedTuple):
-    """What is minimised: a loss and its numbers, with the factor on every relation's scores."""
-
-    loss: int
-    margin: float
-    temperature: float
-    scale: Floats  # (relations,)
 
 
 class Rest(NamedTuple):
@@ -50,13 +40,13 @@ class Rest(NamedTuple):
 def fused_step(model: Model, objective: Objective, optimizer: Optimizer, batch: Batch) -> float:
     """Move both tables by the gradient of a batch's mean loss, which is returned."""
     entity, relation = optimizer.moving["entity"], optimizer.moving["relation"]
-    target = Target(int(objective.loss), objective.margin, objective.temperature, model.scale.numpy())
-    kind, rule, dense = int(model.comparison), optimizer.rule, optimizer.dense
+    kind, target = int(model.comparison), Target.of(model, objective)
+    rule, dense = optimizer.rule, optimizer.dense
     ids = (batch.anchors, batch.relations, batch.candidates)
     if model.turn is not None:
         turning = (int(model.turn), model.unit, batch.num_tails)
         return _WHOLE[kind](target, rule, dense, entity, relation, *ids, *turning)
-    h, r = entity.table.take(batch.anchors, axis=0), relation.table.take(batch.relations, axis=0)
+    h, r = take_rows(entity.table, batch.anchors), take_rows(relation.table, batch.relations)
     queries, back = model.queries(h, r, batch.num_tails)
     loss, rest = _FIRST[kind](target, rule, dense, entity, *ids, queries)
     _finish(rule, dense, entity, relation, batch.relations, rest, *back(rest.at_queries))
@@ -78,13 +68,7 @@ def _begin(
     """Scores, slopes, gradients of all pairs; the rows that are no anchor are moved."""
     b, width = queries.shape
     pairs, by_anchor = group(candidates, len(entity.table)), group(anchors, len(entity.table))
-    compared = np.empty(candidates.shape, dtype=np.float32)
-    if len(pairs.places) < candidates.size:
-        compared[:] = np.inf  # no candidate
-    compare_all(kind, queries, entity.table, pairs, compared.reshape(compared.size))
-    coefficients, losses = np.empty_like(compared), np.empty(b, dtype=np.float32)
-    numbers = np.float32(target.margin), np.float32(target.temperature)
-    slopes(kind, target.loss, *numbers, compared, target.scale[relations], coefficients, losses)
+    _, coefficients, losses = judge(kind, target, entity.table, relations, candidates, queries, pairs)
     ordered = in_order(coefficients, pairs)
     share = np.float32(1 / b)
     for p in range(ordered.shape[0]):
@@ -162,7 +146,7 @@ def _whole(kind: int) -> Callable[..., float]:
         unit: float,
         num_tails: int,
     ) -> float:
-        h, r = entity.table[anchors], relation.table[relations]
+        h, r = take_rows(entity.table, anchors), take_rows(relation.table, relations)
         factors, queries = ask(turn, unit, h, r, num_tails)
         loss, rest = _begin(kind, target, rule, dense, entity, anchors, relations, candidates, queries)
         at_h, at_r = pull(turn, unit, h, r, factors, num_tails, rest.at_queries)

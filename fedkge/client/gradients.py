@@ -7,21 +7,38 @@ relation), so that whatever acts on single triples, such as clipping, acts befor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
-from fedkge.client.compiled import compiled
-from fedkge.client.kernels import candidate_gradients, compare_pairs, query_gradients
+from fedkge.client.compiled import compiled, inlined
+from fedkge.client.kernels import (
+    candidate_gradients,
+    compare_all,
+    compare_pairs,
+    query_gradients,
+    sum_query_gradients,
+)
 from fedkge.client.losses import Loss, slopes
 from fedkge.client.models.base import Model
+from fedkge.client.models.turns import ask, pull
 from fedkge.client.negatives import Batch
-from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows
+from fedkge.client.pairs import Pairs, add_rows, group, in_order, named_rows, take_rows
 
-__all__ = ["EntitySums", "Objective", "RelationSums", "TripleGradients", "triple_gradients"]
+__all__ = [
+    "EntitySums",
+    "Objective",
+    "RelationSums",
+    "Target",
+    "TripleGradients",
+    "judge",
+    "triple_gradients",
+]
 
 _CHUNK = 2**22  # floats of projected candidates held at once
 
@@ -33,6 +50,19 @@ class Objective:
     loss: Loss
     margin: float
     temperature: float
+
+
+class Target(NamedTuple):
+    """An objective for kernels, with the factor on every relation's scores."""
+
+    loss: int
+    margin: float
+    temperature: float
+    scale: Floats  # (relations,)
+
+    @classmethod
+    def of(cls, model: Model, objective: Objective) -> Target:
+        return cls(int(objective.loss), objective.margin, objective.temperature, model.scale.numpy())
 
 
 @dataclass
@@ -56,8 +86,7 @@ class TripleGradients:
 
     def weigh(self, weights: Floats) -> None:
         """Multiply everything that triple b asks for by weights[b]."""
-        for rows in (self.coefficients, self.anchor_rows, self.relation_rows):
-            _scale_rows(rows, weights)
+        _scale_rows(weights, self.coefficients, self.anchor_rows, self.relation_rows)
         if self.candidate_rows is not None:
             self.candidate_rows *= np.repeat(weights, self.coefficients.shape[1])[:, None]
 
@@ -121,9 +150,11 @@ class RelationSums:
 
 def triple_gradients(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
     """Score a batch and find what each triple asks for."""
+    if model.turn is not None and batch.shared is None:
+        return _turned(model, objective, batch)
     tables = model.tables
-    h, r = tables["entity"].take(batch.anchors, axis=0), tables["relation"].take(batch.relations, axis=0)
-    queries, pull = model.queries(h, r, batch.num_tails)
+    h, r = take_rows(tables["entity"], batch.anchors), take_rows(tables["relation"], batch.relations)
+    queries, back = model.queries(h, r, batch.num_tails)
     scale: Floats = model.scale.numpy()[batch.relations]
     pairs = group(batch.candidates, len(tables["entity"]))
     if model.projects:
@@ -135,7 +166,7 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
             scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
         candidate_rows, relation_rows = None, None
     losses, compared, coefficients, at_query = scored
-    anchor_rows, at_r = pull(at_query)
+    anchor_rows, at_r = back(at_query)
     relation_rows = at_r if relation_rows is None else at_r + relation_rows
     return TripleGradients(
         batch,
@@ -151,11 +182,62 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
     )
 
 
+def _turned(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
+    """The same in one compiled call, where kernels know what the model asks."""
+    assert model.turn is not None
+    kind, target = int(model.comparison), Target.of(model, objective)
+    ids, turning = batch[:3], (int(model.turn), model.unit, batch.num_tails)
+    found = _TURNED[kind](target, *model.tables.values(), *ids, *turning)
+    pairs, losses, queries, compared, coefficients, at_h, at_r = found
+    return TripleGradients(batch, kind, losses, queries, compared, coefficients, at_h, at_r, None, pairs)
+
+
+def _turned_of_kind(kind: int) -> Callable[..., tuple[Pairs, Floats, Floats, Floats, Floats, Floats, Floats]]:
+    @compiled
+    def turned(
+        target: Target,
+        entity: Floats,
+        relation: Floats,
+        anchors: Ids,
+        relations: Ids,
+        candidates: Ids,
+        turn: int,
+        unit: float,
+        num_tails: int,
+    ) -> tuple[Pairs, Floats, Floats, Floats, Floats, Floats, Floats]:
+        h, r = take_rows(entity, anchors), take_rows(relation, relations)
+        factors, queries = ask(turn, unit, h, r, num_tails)
+        pairs = group(candidates, len(entity))
+        compared, coefficients, losses = judge(kind, target, entity, relations, candidates, queries, pairs)
+        at_queries = np.empty_like(queries)
+        sum_query_gradients(kind, queries, entity, in_order(coefficients, pairs), pairs, at_queries)
+        at_h, at_r = pull(turn, unit, h, r, factors, num_tails, at_queries)
+        return pairs, losses, queries, compared, coefficients, at_h, at_r
+
+    return turned
+
+
 @compiled
-def _scale_rows(rows: Floats, weights: Floats) -> None:
-    for b in range(rows.shape[0]):
-        for k in range(rows.shape[1]):
-            rows[b, k] *= weights[b]
+def _scale_rows(weights: Floats, *arrays: Floats) -> None:
+    for rows in arrays:
+        for b in range(rows.shape[0]):
+            for k in range(rows.shape[1]):
+                rows[b, k] *= weights[b]
+
+
+@inlined
+def judge(
+    kind: int, target: Target, table: Floats, relations: Ids, candidates: Ids, queries: Floats, pairs: Pairs
+) -> tuple[Floats, Floats, Floats]:
+    """Comparisons (b, 1 + n), infinite where there is no candidate; the loss's slopes there; losses (b,)."""
+    compared = np.empty(candidates.shape, dtype=np.float32)
+    if len(pairs.places) < candidates.size:
+        compared[:] = np.inf
+    compare_all(kind, queries, table, pairs, compared.reshape(compared.size))
+    coefficients, losses = np.empty_like(compared), np.empty(len(queries), dtype=np.float32)
+    numbers = np.float32(target.margin), np.float32(target.temperature)
+    slopes(kind, target.loss, *numbers, compared, target.scale[relations], coefficients, losses)
+    return compared, coefficients, losses
 
 
 # losses (b,), comparisons (b, 1 + n), coefficients (b, 1 + n), gradients at the queries (b, w)
@@ -252,3 +334,6 @@ def _projected(
         candidate_rows[part.start * n : part.stop * n] = at_rows.numpy().reshape(ids.size, -1)
         relation_rows[part] = at_r.numpy()
     return (losses, compared, coefficients, at_query), candidate_rows, relation_rows
+
+
+_TURNED = [_turned_of_kind(int(kind)) for kind in Comparison]

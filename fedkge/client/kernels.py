@@ -23,6 +23,7 @@ __all__ = [
     "compare_all",
     "compare_pairs",
     "query_gradients",
+    "sum_query_gradients",
 ]
 
 _ZERO = np.float32(0)
@@ -117,7 +118,7 @@ def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int
 
 
 @inlined
-def _query_gradients(
+def sum_query_gradients(
     kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
 ) -> None:
     """Row by row of the table; what is added to, the queries' gradients, stays in the cache."""
@@ -425,7 +426,7 @@ def _compare(kind: int) -> Callable[[Floats, Floats, Pairs, Floats], None]:
 def _at_queries(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Floats], None]:
     @compiled
     def at_queries(queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats) -> None:
-        _query_gradients(kind, queries, table, weights, pairs, out)
+        sum_query_gradients(kind, queries, table, weights, pairs, out)
 
     return at_queries
 

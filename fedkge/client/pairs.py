@@ -9,7 +9,7 @@ import numpy as np
 from fedkge.client.arrays import Floats, Ids, Offsets
 from fedkge.client.compiled import compiled
 
-__all__ = ["Pairs", "add_rows", "divided_rows", "group", "in_order", "named_rows"]
+__all__ = ["Pairs", "add_rows", "divided_rows", "group", "in_order", "named_rows", "take_rows"]
 
 
 class Pairs(NamedTuple):
@@ -55,10 +55,11 @@ def named_rows(first: Pairs, second: Pairs) -> Ids:
     """The rows that a pair of either group names, ascending."""
     rows = np.empty(len(first.starts) - 1, dtype=np.int32)
     count = 0
-    for row in range(rows.shape[0]):
-        if first.starts[row + 1] > first.starts[row] or second.starts[row + 1] > second.starts[row]:
-            rows[count] = row
-            count += 1
+    for row in range(
+        rows.shape[0]
+    ):  # written always, and kept if named: a branch would often be mispredicted
+        rows[count] = row
+        count += int(first.starts[row + 1] - first.starts[row] + second.starts[row + 1] > second.starts[row])
     return rows[:count]
 
 
@@ -68,19 +69,16 @@ def divided_rows(first: Pairs, second: Pairs, dense: bool) -> tuple[Ids, Ids]:
 
     `dense` asks for rows that neither group names too.
     """
-    rows = np.empty(len(first.starts) - 1, dtype=np.int32)
+    rows = np.empty(len(first.starts), dtype=np.int32)
     count = 0
-    for row in range(rows.shape[0]):
-        if second.starts[row + 1] == second.starts[row] and (
-            dense or first.starts[row + 1] > first.starts[row]
-        ):
-            rows[count] = row
-            count += 1
+    for row in range(rows.shape[0] - 1):
+        free, wanted = second.starts[row + 1] == second.starts[row], first.starts[row + 1] > first.starts[row]
+        rows[count] = row
+        count += int(free) & (int(wanted) | int(dense))
     middle = count
-    for row in range(rows.shape[0]):
-        if second.starts[row + 1] > second.starts[row]:
-            rows[count] = row
-            count += 1
+    for row in range(rows.shape[0] - 1):
+        rows[count] = row
+        count += int(second.starts[row + 1] > second.starts[row])
     return rows[:middle], rows[middle:count]
 
 
@@ -104,3 +102,14 @@ def add_rows(source: Floats, pairs: Pairs, rows: Ids, out: Floats) -> None:
             s = source[places[p]]
             for k in range(g.shape[0]):
                 g[k] += s[k]
+
+
+@compiled
+def take_rows(table: Floats, rows: Ids) -> Floats:
+    """table[rows], which numba would copy number by number."""
+    out = np.empty((len(rows), table.shape[1]), dtype=np.float32)
+    for i in range(out.shape[0]):
+        row = rows[i]
+        for k in range(out.shape[1]):
+            out[i, k] = table[row, k]
+    return out

@@ -83,7 +83,7 @@ class LazyNoise(DenseNoise):
     def _settle(self, name: str, first: Ids, second: Ids) -> None:
         """Pay the rows named in either list, each once."""
         paid, named = self.paid[name], self._named[name]
-        rows = np.empty(min(len(first) + len(second), len(paid)), dtype=np.int32)
+        rows = np.empty(min(len(first) + len(second), len(paid)) + 1, dtype=np.int32)
         since = np.empty(len(rows))
         count = _collect(first, second, paid, self.variance, named, rows, since)
         self._pay(name, rows[:count], since[:count])
@@ -128,10 +128,10 @@ def _collect(
             if ids[i] >= 0:
                 named[ids[i]] = True
     count = 0
-    for row in range(named.shape[0]):
-        if named[row] and paid[row] < variance:
-            rows[count], since[count] = row, paid[row]
-            paid[row] = variance
-            count += 1
+    for row in range(named.shape[0]):  # written always, and kept if it owes: a branch would be mispredicted
+        owes = named[row] and paid[row] < variance
+        rows[count], since[count] = row, paid[row]
+        paid[row] = variance if owes else paid[row]
+        count += int(owes)
         named[row] = False
     return count
