@@ -14,7 +14,7 @@ import numpy as np
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
-from fedkge.client.compiled import compiled, inlined
+from fedkge.client.compiled import compiled
 from fedkge.client.gradients import Objective, Target, judge
 from fedkge.client.kernels import add_both_gradients
 from fedkge.client.models.base import Model
@@ -53,7 +53,7 @@ def fused_step(model: Model, objective: Objective, optimizer: Optimizer, batch: 
     return loss
 
 
-@inlined
+@compiled
 def _begin(
     kind: int,
     target: Target,

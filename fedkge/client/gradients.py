@@ -16,7 +16,7 @@ import torch
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
-from fedkge.client.compiled import compiled, inlined
+from fedkge.client.compiled import compiled
 from fedkge.client.kernels import (
     candidate_gradients,
     compare_all,
@@ -225,7 +225,7 @@ def _scale_rows(weights: Floats, *arrays: Floats) -> None:
                 rows[b, k] *= weights[b]
 
 
-@inlined
+@compiled
 def judge(
     kind: int, target: Target, table: Floats, relations: Ids, candidates: Ids, queries: Floats, pairs: Pairs
 ) -> tuple[Floats, Floats, Floats]:

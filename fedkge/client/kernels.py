@@ -13,7 +13,7 @@ import numpy as np
 
 from fedkge.client.arrays import Floats, Ids
 from fedkge.client.comparisons import Comparison
-from fedkge.client.compiled import compiled, inlined
+from fedkge.client.compiled import compiled
 from fedkge.client.lanes import LANES, Lanes, choose, every, load, magnitude, root, store, total
 from fedkge.client.pairs import Pairs
 
@@ -53,7 +53,7 @@ def candidate_gradients(
     _AT_CANDIDATES[kind](queries, table, coefficients, pairs, rows, out)
 
 
-@inlined
+@compiled
 def compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
     """`compare_pairs` for kernels, into a flat array."""
     starts, places, owners = pairs
@@ -85,7 +85,7 @@ def compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Fl
                 out[places[p]] = np.sqrt(out[places[p]])
 
 
-@inlined
+@compiled
 def _term(kind: int, table: Floats, row: int, others: Floats, a: int, k: int, span: int) -> Lanes:
     """What eight columns add to a comparison; of a modulus, eight complex columns."""
     if kind == _DOT:
@@ -99,7 +99,7 @@ def _term(kind: int, table: Floats, row: int, others: Floats, a: int, k: int, sp
     return root(x * x + y * y)
 
 
-@inlined
+@compiled
 def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int, span: int) -> np.float32:
     """What the last columns add, one by one."""
     result = _ZERO
@@ -117,7 +117,7 @@ def _rest(kind: int, table: Floats, row: int, others: Floats, a: int, start: int
     return result
 
 
-@inlined
+@compiled
 def sum_query_gradients(
     kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats
 ) -> None:
@@ -132,7 +132,7 @@ def sum_query_gradients(
             _add_rest(kind, queries, owners[p], table, row, weights[p], whole, span, out)
 
 
-@inlined
+@compiled
 def _add_gradient(
     kind: int, queries: Floats, b: int, table: Floats, row: int, weight: np.float32, whole: int, out: Floats
 ) -> None:
@@ -150,7 +150,7 @@ def _add_gradient(
             store(out, b, k, load(out, b, k) + slope)
 
 
-@inlined
+@compiled
 def _add_rest(
     kind: int,
     queries: Floats,
@@ -173,7 +173,7 @@ def _add_rest(
             out[b, k] += _slope_one(kind, weight, queries[b, k], table[row, k])
 
 
-@inlined
+@compiled
 def _candidate_gradients(
     kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, rows: Ids, out: Floats
 ) -> None:
@@ -184,7 +184,7 @@ def _candidate_gradients(
         _gradient(kind, table, row, queries, owners, weights, starts[row], starts[row + 1], out, i)
 
 
-@inlined
+@compiled
 def _gradient(
     kind: int,
     centres: Floats,
@@ -230,7 +230,7 @@ def _gradient(
         out[i, k] = result
 
 
-@inlined
+@compiled
 def _slope(kind: int, w: Lanes, opposite: Lanes, x: Lanes, y: Lanes) -> Lanes:
     """w · ∂comparison / ∂x in eight columns."""
     if kind == _DOT:
@@ -240,7 +240,7 @@ def _slope(kind: int, w: Lanes, opposite: Lanes, x: Lanes, y: Lanes) -> Lanes:
     return w * (x - y)  # the weights are already divided by the distance
 
 
-@inlined
+@compiled
 def _slope_one(kind: int, w: np.float32, x: np.float32, y: np.float32) -> np.float32:
     if kind == _DOT:
         return np.float32(w * y)
@@ -249,7 +249,7 @@ def _slope_one(kind: int, w: np.float32, x: np.float32, y: np.float32) -> np.flo
     return np.float32(w * (x - y))
 
 
-@inlined
+@compiled
 def _modulus_gradient(
     centres: Floats,
     row: int,
@@ -285,7 +285,7 @@ def _modulus_gradient(
         out[i, k], out[i, half + k] = u, v
 
 
-@inlined
+@compiled
 def add_both_gradients(
     kind: int,
     queries: Floats,
@@ -309,7 +309,7 @@ def add_both_gradients(
             _both_of_row(kind, queries, table, rows[i], owners, weights, start, stop, at_queries, at_rows, i)
 
 
-@inlined
+@compiled
 def _both_of_row(
     kind: int,
     queries: Floats,
@@ -370,7 +370,7 @@ def _both_of_row(
             at_rows[i, k] += w0 * q0 if kind == _DOT else -slope0
 
 
-@inlined
+@compiled
 def _both_of_modulus(
     queries: Floats,
     table: Floats,

@@ -7,14 +7,15 @@ line and client 0 first, into everybody's `roster.txt`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedkge.crypto import Identity, Roster
-from fedkge.errors import DataError
+from fedkge.errors import DataError, FedkgeError
 from fedkge.storage import staged
 
-__all__ = ["Keyring", "create_identity"]
+__all__ = ["Keyring", "create_identity", "main"]
 
 IDENTITY = "identity.key"
 ROSTER = "roster.txt"
@@ -50,12 +51,29 @@ def create_identity(folder: Path) -> bytes:
     """A new identity in a folder, readable by its owner alone; its public half is returned."""
     path = folder / IDENTITY
     if path.exists():
-        raise DataError(f"{path} exists; a client keeps its identity, so choose another folder")
+        public = Identity(path.read_bytes()).public.hex()
+        raise DataError(
+            f"{path} exists, and its public key is {public}; a client keeps its identity, so use that, or "
+            "choose another folder"
+        )
     identity = Identity.generate()
     with staged(path, private=True) as partial:
         partial.write_bytes(identity.export_secret())
     return identity.public
 
 
+def main(words: Sequence[str]) -> int:
+    """Make an identity in the folder that is named, and print its public half."""
+    if len(words) != 1 or words[0].startswith("-"):
+        print("usage: python -m fedkge.client.keyring FOLDER", file=sys.stderr)
+        return 2
+    try:
+        print(create_identity(Path(words[0])).hex())
+    except FedkgeError as error:
+        print(f"fedkge: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    print(create_identity(Path(sys.argv[1])).hex())
+    sys.exit(main(sys.argv[1:]))

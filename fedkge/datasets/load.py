@@ -51,7 +51,9 @@ def _load(text: str, columns: str | None, header: bool | None) -> KnowledgeGraph
     if text.partition(":")[0].casefold() == "synthetic":
         return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
     if "/" in text or Path(text).suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES, *ARCHIVES, ".pkl", ".gz"):
-        raise DataError(f"{text}: no such file or folder")
+        raise DataError(
+            f"{text}: no such file or folder; give a path that exists, or a name from 'fedkge data list'"
+        )
     return _load_from_pykeen(text)
 
 

@@ -10,7 +10,7 @@ __all__ = ["guarantees"]
 Account = Mapping[str, Any]  # what a client says of its private training
 
 _GUARANTEED = "guaranteed"
-_SIMULATED = "guaranteed if the client secrets are secret"
+_SIMULATED = "guaranteed if the client secrets are secret; in this simulation they come from the seed"
 _CLAIMED = "claimed"
 
 _ASSUMED = (

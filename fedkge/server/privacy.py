@@ -75,8 +75,8 @@ class Privacy:
                 f"who holds what: {_HOLDERS[mode]}",
                 *(f"counts: how many clients hold each row of the {name} table" for name in num_rows),
                 *(
-                    f"sums: by how much the shared {name} rows moved in each round, over the clients "
-                    f"that took part ({fewest} to {num_clients} of {num_clients})"
+                    f"sums: by how much the shared {name} rows moved in each round, over the clients that "
+                    f"took part (all {num_clients}{_unless(fewest, num_clients)})"
                     for name in num_rows
                 ),
                 "sums: losses, triples, seconds, memory, and validation and test scores, over those clients",
@@ -95,6 +95,10 @@ class Privacy:
             **guarantees(self.accounts),
             "what_the_server_learned": [*self.learned, *([_SPENDING] if self.accounts else [])],
         }
+
+
+def _unless(fewest: int, num_clients: int) -> str:
+    return "" if fewest == num_clients else f", or after dropouts at least {fewest}"
 
 
 _IDENTIFIERS = {

@@ -54,6 +54,9 @@ def attack_recorded_run(
         )
     result = publish(folder, findings)
     write_report([folder])
+    beside_others = folder.resolve().parent
+    if (beside_others / "comparison.json").exists():
+        write_report([beside_others])
     if plots:
         from fedkge.simulations.attack_plots import draw_findings
 
@@ -104,6 +107,10 @@ def _show(findings: list[Finding]) -> None:
         place = (each.protocol, each.adversary, each.view, f"{each.leak_ratio:.0%}", str(each.target))
         table.add_row(*place, what, value, interval, guess)
     Console(width=None if Console().is_terminal else 200).print(table)
-    reasons = {f"{each.view}, {each.metric}: {each.note}" for each in findings if not each.possible}
+    reasons = {
+        f"{each.metric} by {each.adversary} on {each.view}: {each.note}"
+        for each in findings
+        if not each.possible
+    }
     for reason in sorted(reasons):
         print(f"not possible: {reason}")

@@ -17,7 +17,7 @@ from fedkge.server.progress import Observer
 from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.report import write_report
 from fedkge.simulations.rows import Row, row_of, saved
-from fedkge.simulations.runs import RunResult, divide, run
+from fedkge.simulations.runs import RunResult, divide, run_or_resume
 from fedkge.storage import storage_errors
 
 __all__ = ["Comparison", "compare"]
@@ -88,7 +88,10 @@ def compare(
     watch: Watch | None = None,
     track: Sequence[str] = (),
 ) -> Comparison:
-    """Run each strategy once per seed; the seed changes the split too, and all strategies share it."""
+    """Run each strategy once per seed; the seed changes the split too, and all strategies share it.
+
+    Runs that are in the folder already are gone on with.
+    """
     for name in strategies:
         if name not in STRATEGIES:
             raise UnknownNameError("strategy", name, STRATEGIES)
@@ -100,7 +103,7 @@ def compare(
             federation = experiment.federation.model_copy(update={"strategy": name})
             one = seeded.model_copy(update={"federation": federation})
             observer = watch(f"{name}, seed {seed}") if watch else None
-            runs[name].append(run(one, folder / f"{name}-seed{seed}", observer, split, track=track))
+            runs[name].append(run_or_resume(one, folder / f"{name}-seed{seed}", observer, split, track))
     comparison = Comparison(
         tuple(row_of(name, [each.summary for each in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedkge.errors import DataError, SettingError
 from fedkge.simulations.completion import complete_setting
 from fedkge.simulations.defaults import QUICKSTART, free_folder
 from fedkge.storage import storage_errors
@@ -65,7 +66,7 @@ def run_experiment(
         experiment = _read(file, sets, engine, ray_address)
         folder = out or free_folder(f"{experiment.name}-{experiment.federation.strategy}")
         title = f"{experiment.federation.strategy} {experiment.model.name}"
-        with RunDisplay(quiet) as display, _resumable(folder):
+        with RunDisplay(quiet) as display, _resumable(f"fedkge run --resume {folder}"):
             result = runs.run(experiment, folder, display.track(title), track=track or ())
     if as_json:
         print(json.dumps(result.summary, indent=2))
@@ -82,7 +83,10 @@ def compare_strategies(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 1,
     sets: Sets = None,
-    out: Annotated[Path | None, typer.Option(help="A new folder (default: runs/NAME-comparison-N).")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new folder (default: runs/NAME-comparison-N), or one to go on with."),
+    ] = None,
     engine: Engine = None,
     ray_address: Address = None,
     track: Track = None,
@@ -97,7 +101,7 @@ def compare_strategies(
     experiment = _read(file, overrides, engine, ray_address)
     folder = out or free_folder(f"{experiment.name}-comparison")
     names = [name.strip() for name in strategies.split(",") if name.strip()]
-    with RunDisplay(quiet) as display:
+    with RunDisplay(quiet) as display, _resumable(f"the same command and --out {folder}"):
         comparison = compare(experiment, names, folder, seeds, display.track, track or ())
     if as_json:
         print(comparison.frame.to_json(orient="records", indent=2))
@@ -117,6 +121,8 @@ def write_flower_config(
 ) -> None:
     """Write the run config with which `flwr run . --run-config FILE` runs an experiment."""
     experiment = _read(file, sets, None, None)
+    if roster is not None:
+        _check_roster(roster, experiment.data.clients)
     with storage_errors(out.parent):
         lines = [
             f"experiment = {json.dumps(experiment.to_json())}",
@@ -125,6 +131,23 @@ def write_flower_config(
         ]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")
+
+
+def _check_roster(path: Path, num_clients: int) -> None:
+    from fedkge.crypto import Roster  # takes a while to import
+
+    try:
+        roster = Roster.from_text(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, SettingError) as error:
+        raise DataError(
+            f"{path}: no roster ({error}); write one line for each client, as 'python -m "
+            "fedkge.client.keyring FOLDER' prints it"
+        ) from None
+    if len(roster) != num_clients:
+        raise DataError(
+            f"{path}: {len(roster)} public keys for {num_clients} clients; give one line for each, or set "
+            f"data.clients = {len(roster)}"
+        )
 
 
 def _read(
@@ -141,12 +164,12 @@ def _read(
 
 
 @contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
+def _resumable(how: str) -> Iterator[None]:
     """Whoever stops a run is told how to go on with it."""
     try:
         yield
     except KeyboardInterrupt:
-        print(f"stopped; go on with: fedkge run --resume {folder}", file=sys.stderr)
+        print(f"stopped; go on with: {how}", file=sys.stderr)
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +47,9 @@ from fedkge.simulations.report import write_report
 from fedkge.simulations.tracking import check_trackers, tracked
 from fedkge.storage import storage_errors
 
-__all__ = ["RunResult", "divide", "result_of", "resume", "run"]
+__all__ = ["RunResult", "divide", "result_of", "resume", "run", "run_or_resume"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ def resume(
     """Go on with a run from its last checkpoint."""
     check_trackers(track)
     path = folder / "experiment.toml"
+    if not folder.exists():
+        raise InputError(f"{folder}: no such folder; give the folder of a run")
     if not path.is_file():
         raise InputError(
             f"{folder} is not a run folder (it has no experiment.toml); give the folder of a run"
@@ -135,6 +140,20 @@ def resume(
     if (folder / "summary.json").exists() and not (folder / "clients").exists():
         return result_of(folder)  # it ended, and its clients' states are gone: there is nothing to go on with
     return _reported(_serve(stored, folder, observer, track, resumed=True, tampering={}))
+
+
+def run_or_resume(
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    split: Split | None = None,
+    track: Sequence[str] = (),
+) -> RunResult:
+    """Run, or go on with the run of the same experiment that was begun in this folder."""
+    if not (folder / "experiment.toml").exists():
+        return run(experiment, folder, observer, split, track=track)
+    asked = _with_clients(experiment, split) if split else experiment
+    return resume(folder, observer, asked, track)
 
 
 def result_of(folder: Path) -> RunResult:
@@ -185,11 +204,20 @@ def _check_clients(experiment: Experiment) -> None:
 
 
 def _check_confidential(experiment: Experiment, split: Split) -> None:
-    """Refuse private training that cannot be done, before a client is asked."""
+    """Refuse private training that cannot be done, before a client is asked; warn where there is none."""
+    bare = []
     for client, graph in enumerate(split.clients):
         dp = experiment.dp_of(client)
         if dp.mode != "off":
             check_training(MODELS[experiment.model.name], graph, experiment.training, dp)
+        elif graph.confidential and graph.marks("train").any():
+            bare.append(client)
+    if bare:
+        _log.warning(
+            "clients %s train on confidential triples without differential privacy; switch it on with "
+            "--set privacy.dp.sigma=1.0, or set data.confidential = 0",
+            ", ".join(map(str, bare)),
+        )
 
 
 def _check_names(experiment: Experiment) -> None:

@@ -12,7 +12,10 @@ import pandas as pd
 import pytest
 
 import fedkge
+from fedkge.errors import InputError
 from fedkge.experiment import Experiment
+from fedkge.server.progress import Observer, Progress
+from fedkge.simulations.comparison import compare
 from fedkge.simulations.runs import RunResult
 
 HEAVY = ("torch", "flwr", "ray", "numba", "pandas", "pykeen", "matplotlib", "sklearn")
@@ -69,6 +72,28 @@ def test_a_comparison_joins_its_runs(smallest: Experiment, tmp_path: Path) -> No
         part = found.metrics[found.metrics["strategy"] == name]
         assert len(part) == len(result.metrics)
         assert set(part["seed"]) == {0}
+
+
+def test_a_comparison_that_was_stopped_goes_on(smallest: Experiment, tmp_path: Path) -> None:
+    """The first run is there, the second was cut; a different experiment is not mixed in."""
+
+    def stop(name: str) -> Observer:
+        def watch(now: Progress) -> None:
+            if name.startswith("FedR") and now.round > 1:
+                raise KeyboardInterrupt
+
+        return watch
+
+    whole = compare(smallest, ["Local", "FedR"], tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        compare(smallest, ["Local", "FedR"], tmp_path / "cut", watch=stop)
+    assert (tmp_path / "cut" / "Local-seed0" / "summary.json").exists()
+    assert not (tmp_path / "cut" / "FedR-seed0" / "summary.json").exists()
+    again = compare(smallest, ["Local", "FedR"], tmp_path / "cut")
+    for name, (result,) in whole.runs.items():
+        assert again.runs[name][0].summary["result_hash"] == result.summary["result_hash"]
+    with pytest.raises(InputError, match="holds a different experiment"):
+        compare(smallest.override(["model.dim=9"]), ["Local", "FedR"], tmp_path / "cut")
 
 
 def test_the_default_folder_is_the_first_free_one(

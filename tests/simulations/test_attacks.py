@@ -22,6 +22,7 @@ from fedkge.simulations import engines, runs
 from fedkge.simulations.adversary import RecordedRun
 from fedkge.simulations.attack_plots import draw_budgets, draw_findings
 from fedkge.simulations.attacking import attack_run, publish
+from fedkge.simulations.comparison import compare
 from tests.simulations.conftest import PLAIN, TINY
 from tests.simulations.test_data_commands import fedkge
 
@@ -260,6 +261,15 @@ def test_the_command_prints_findings(fede: RecordedRun) -> None:
     listed = fedkge("list", "attacks")
     assert "reconstruction" in listed.stdout
     assert "procrustes" in listed.stdout
+
+
+def test_a_report_side_by_side_knows_of_an_attack_on_one_of_its_runs(tiny: Tiny, tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    compare(tiny("adversary.record=last", "federation.rounds=1"), ["FedE"], out)
+    assert "not attacked" in (out / "report.html").read_text(encoding="utf-8")
+    done = fedkge("attack", out / "FedE-seed0", "--protocol", "paper", "--colluders", "0", "-q", "--no-plots")
+    assert done.returncode == 0, done.stderr
+    assert "not attacked" not in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_bad_input_is_one_line_that_names_the_remedy(fede: RecordedRun, tiny: Tiny, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fedkge.simulations import engines, runs
 
 Make = Callable[..., Experiment]
 HALF = ("data.confidential=0.5", "training.local_epochs=1")
-SIMULATED = "guaranteed if the client secrets are secret"
+SIMULATED = "guaranteed if the client secrets are secret; in this simulation they come from the seed"
 
 
 class Crash(BaseException):
@@ -54,6 +54,17 @@ def test_private_clients_take_part_in_a_federation(
 def test_a_run_without_private_training_claims_nothing(tiny: Make, out: Path) -> None:
     privacy = runs.run(tiny(), out).summary["privacy"]
     assert privacy["epsilon"] is privacy["delta"] is privacy["claimed_or_guaranteed"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "bare"), [("privacy.dp.mode='off'", True), ("privacy.dp.sigma=1.0", False)]
+)
+def test_confidential_triples_without_protection_are_warned_of(
+    change: str, bare: bool, tiny: Make, out: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs.run(tiny(*HALF, change), out)
+    assert ("without differential privacy" in caplog.text) == bare
+    assert ("without differential privacy" in (out / "report.html").read_text(encoding="utf-8")) == bare
 
 
 @pytest.mark.parametrize("protected", [False, True])

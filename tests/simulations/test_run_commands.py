@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fedkge.client.keyring import create_identity
 from tests.simulations.conftest import TINY
 from tests.simulations.test_data_commands import fedkge
 
@@ -102,6 +103,9 @@ def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
 
 
 def test_a_run_config_for_flower(tmp_path: Path) -> None:
+    (tmp_path / "roster.txt").write_text(
+        "".join(f"{create_identity(tmp_path / str(i)).hex()}\n" for i in range(5))
+    )
     done = fedkge(
         *("flower-config", "--folder", tmp_path / "f", "--out", tmp_path / "run.toml", "--set", "seed=4"),
         *("--roster", tmp_path / "roster.txt"),
@@ -113,6 +117,25 @@ def test_a_run_config_for_flower(tmp_path: Path) -> None:
     assert json.loads(written["experiment"])["seed"] == 4
     assert written["folder"] == str(tmp_path / "f")
     assert written["roster"] == str(tmp_path / "roster.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no roster"),
+        ("not hexadecimal\n", "one public key per line"),
+        ("".join(f"{i:064x}\n" for i in range(3)), "3 public keys for 5 clients"),
+    ],
+)
+def test_a_run_config_for_flower_names_a_roster_that_fits(
+    text: str | None, words: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "roster.txt").write_text(text)
+    done = fedkge("flower-config", "--folder", "f", "--roster", "roster.txt", cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "run.toml").exists()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +151,8 @@ def test_a_run_config_for_flower(tmp_path: Path) -> None:
         (["run", "--set", "nonsense"], "expected section.key=value"),
         (["run", "--engine", "spark"], "engine.name"),
         (["run", "--ray-address", "127.0.0.1:1"], "no Ray at 127.0.0.1:1"),
-        (["run", "--resume", "nowhere"], "not a run folder"),
+        (["run", "--resume", "nowhere"], "nowhere: no such folder"),
+        (["run", "--resume", "."], "not a run folder"),
         (["compare", "--strategies", "FedE,FedX"], "unknown strategy 'FedX'"),
     ],
 )

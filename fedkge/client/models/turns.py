@@ -9,7 +9,7 @@ from math import pi
 import numpy as np
 
 from fedkge.client.arrays import Floats
-from fedkge.client.compiled import compiled, inlined
+from fedkge.client.compiled import compiled
 
 __all__ = ["Turn", "ask", "asked", "pull"]
 
@@ -95,7 +95,7 @@ def pull(
     return at_rows, at_relations
 
 
-@inlined
+@compiled
 def _multiply(first: Floats, second: Floats, sign: np.float32, b: int, out: Floats) -> None:
     """out[b] = first[b] ∘ second[b]; a sign of −1 conjugates the second, as gradients pass a product."""
     half = out.shape[1] // 2
@@ -105,7 +105,7 @@ def _multiply(first: Floats, second: Floats, sign: np.float32, b: int, out: Floa
         out[b, half + k] = x * v + y * u
 
 
-@inlined
+@compiled
 def _circle(phase: float) -> tuple[np.float32, np.float32]:
     """Cosine and sine to 1e-7 of phases up to 1e9, in vector registers (Cody and Waite, 1980)."""
     quarters = np.floor(phase / _QUARTER + 0.5)

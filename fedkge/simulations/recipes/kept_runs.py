@@ -7,7 +7,7 @@ import shutil
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
 from fedkge.simulations.recipes.cells import Workshop
-from fedkge.simulations.runs import RunResult, resume, run
+from fedkge.simulations.runs import RunResult, run_or_resume
 
 __all__ = ["kept_run"]
 
@@ -15,8 +15,6 @@ __all__ = ["kept_run"]
 def kept_run(workshop: Workshop, words: str, experiment: Experiment) -> RunResult:
     """The finished run of an experiment, from its folder if it is there; other settings have another."""
     folder = workshop.runs / f"{words}-{experiment_hash(experiment)[:10]}"
-    if (folder / "experiment.toml").exists():
-        return resume(folder, workshop.watch, experiment)
-    if folder.exists():  # cut before anything was trained
+    if folder.exists() and not (folder / "experiment.toml").exists():  # cut before anything was trained
         shutil.rmtree(folder)
-    return run(experiment, folder, workshop.watch)
+    return run_or_resume(experiment, folder, workshop.watch)

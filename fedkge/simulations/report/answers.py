@@ -83,13 +83,14 @@ def _leakage(run: RunFolder) -> Answer:
 
 
 def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
-    """With the first word of its standing: claimed or guaranteed."""
+    """With its standing, claimed or guaranteed, and whether that holds for a simulation alone."""
     spent = by_client(privacy.at("epsilon"))
     if not spent:
         return []
     client, epsilon = max(spent.items(), key=lambda item: item[1])
-    standing = privacy.text("claimed_or_guaranteed", client).partition(" ")[0]
-    return [("largest ε of a client", f"{epsilon_of(epsilon)} {standing}".rstrip())]
+    standing, _, condition = privacy.text("claimed_or_guaranteed", client).partition(" ")
+    simulated = " (simulated: noise from the seed)" if condition else ""
+    return [("largest ε of a client", f"{epsilon_of(epsilon)} {standing}{simulated}".rstrip())]
 
 
 def said(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.lines import LineChart, Series
 from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
-from fedkge.simulations.report.privacy import leakage_bar, learned
+from fedkge.simulations.report.privacy import leakage_bar, learned, unprotected
 from fedkge.simulations.report.run_folder import ALL, RunFolder
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
@@ -69,10 +69,11 @@ def _asked(groups: Sequence[Group]) -> list[str]:
 def _notices(runs: Sequence[RunFolder]) -> list[str]:
     cut = [run.name for run in runs if not run.is_finished]
     if not cut:
-        return []
+        return unprotected(runs)
     return [
+        *unprotected(runs),
         f"{several(len(cut), 'run')} of {len(runs)} did not end and enter no mean: {', '.join(cut)}. "
-        "Go on with: fedkge run --resume FOLDER"
+        "Go on with: fedkge run --resume FOLDER",
     ]
 
 

@@ -12,7 +12,15 @@ from fedkge.simulations.report.page import Figure, Section, Table
 from fedkge.simulations.report.run_folder import RunFolder
 from fedkge.simulations.report.words import MISSING, epsilon_of, figure, interval
 
-__all__ = ["budget_section", "by_client", "leakage_bar", "leakage_section", "learned", "learned_section"]
+__all__ = [
+    "budget_section",
+    "by_client",
+    "leakage_bar",
+    "leakage_section",
+    "learned",
+    "learned_section",
+    "unprotected",
+]
 
 _MOST_BARS = 8
 _MOST_GRANTED = 4
@@ -34,6 +42,23 @@ def learned(run: RunFolder) -> list[tuple[str, str]]:
 def _parted(line: str) -> tuple[str, str]:
     term, colon, rest = line.partition(": ")
     return (f"{term}:", rest) if colon and len(term) <= _LONGEST_TERM else ("", line)
+
+
+def unprotected(runs: Sequence[RunFolder]) -> list[str]:
+    """Whether triples that are marked confidential were trained on like all others."""
+    bare = [
+        run.name
+        for run in runs
+        if run.experiment.text("data", "confidential") not in ("", "0", "0.0")
+        and run.is_finished
+        and not by_client(run.summary.at("privacy", "epsilon"))
+    ]
+    if not bare:
+        return []
+    return [
+        f"Confidential triples were trained on without differential privacy: {', '.join(bare)}. "
+        "Switch it on with: --set privacy.dp.sigma=1.0"
+    ]
 
 
 def leakage_section(run: RunFolder) -> Section:

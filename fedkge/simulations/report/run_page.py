@@ -8,7 +8,7 @@ from fedkge.simulations.report.answers import answers
 from fedkge.simulations.report.curves import charts
 from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.page import Page, Section, Table
-from fedkge.simulations.report.privacy import budget_section, leakage_section, learned_section
+from fedkge.simulations.report.privacy import budget_section, leakage_section, learned_section, unprotected
 from fedkge.simulations.report.run_folder import RunFolder
 from fedkge.simulations.report.words import asked, bytes_of, figure, interval
 
@@ -53,6 +53,10 @@ def title_of(run: RunFolder) -> str:
 
 
 def _notices(run: RunFolder) -> list[str]:
+    return [*unprotected([run]), *_unfinished(run)]
+
+
+def _unfinished(run: RunFolder) -> list[str]:
     if run.is_finished:
         return []
     planned = run.experiment.text("federation", "rounds") or "?"
