@@ -13,7 +13,7 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from fedkge.simulations.recipes import RECIPES
+from fedkge.simulations.studies import RECIPES
 
 
 def main() -> None:

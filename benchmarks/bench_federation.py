@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from fedkge.exchange import Table, Upload, decode, encode
 from fedkge.experiment import Experiment
 from fedkge.server.aggregation import mean_over_holders
-from fedkge.simulations.runs import run
+from fedkge.simulations.runs.run import run
 
 AUTHORS_SECONDS = 33.0  # one round of the FedR authors' code at these settings, on a machine like this one
 

@@ -25,13 +25,13 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from torch import Tensor, nn
 
-from fedkge.client.losses import Loss, loss_per_triple
+from fedkge.client.kernels.losses import Loss, loss_per_triple
 from fedkge.client.models import build_model
-from fedkge.client.negatives import Batch, NegativeSampler
 from fedkge.client.privacy.noise import choose_noise
 from fedkge.client.privacy.normals import Keystream
 from fedkge.client.privacy.steps import SoundStep
-from fedkge.client.training import KernelStep
+from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 

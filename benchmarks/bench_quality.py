@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 
 FILES = Path(__file__).parent.parent / "experiments"
 LITERATURE = {  # two-sided filtered test MRR

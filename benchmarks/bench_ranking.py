@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from peer import PEERS, realistic_ranks, with_rows
 
-from fedkge.client.comparisons import Comparison, compare
+from fedkge.client.kernels.comparisons import Comparison, compare
 from fedkge.client.models import Model, build_model
-from fedkge.client.ranking import rank
+from fedkge.client.training.ranks import rank
 from fedkge.datasets import KnowledgeGraph, load_graph
 from fedkge.experiment import ModelSettings
 

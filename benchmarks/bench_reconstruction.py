@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fedkge.attacks import Truth, View
 from fedkge.attacks.collusion import hand_over
-from fedkge.attacks.reconstruct import Reconstruction
+from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.attacks.view import UNKNOWN, Rows, Snapshot, Source
 from fedkge.datasets import KnowledgeGraph
 from fedkge.experiment import ModelSettings

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 
 INLINE = ["engine.name=inline", "engine.workers=1"]
 PLAIN = ["privacy.union=plain", "privacy.secure_aggregation=false"]

@@ -27,15 +27,15 @@ from time import perf_counter, process_time
 import numpy as np
 import torch
 
-from fedkge.client.compiled import compiled
-from fedkge.client.fused import ROWS
-from fedkge.client.gradients import Objective
-from fedkge.client.kernels import add_both_gradients, compare_all
-from fedkge.client.losses import find_loss, slopes
+from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.fused import ROWS
+from fedkge.client.kernels.gradients import Objective
+from fedkge.client.kernels.losses import find_loss, slopes
+from fedkge.client.kernels.pairwise import add_both_gradients, compare_all
+from fedkge.client.kernels.scatter import group, in_order
 from fedkge.client.models import build_model
-from fedkge.client.negatives import NegativeSampler
-from fedkge.client.pairs import group, in_order
-from fedkge.client.training import KernelStep, train
+from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.negatives import NegativeSampler
 from fedkge.datasets import KnowledgeGraph, load_graph, partition
 from fedkge.experiment import ModelSettings, TrainingSettings
 

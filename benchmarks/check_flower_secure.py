@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedkge.client.keyring import create_identity
 from fedkge.experiment import Experiment
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 from tests.simulations.superlink import run_on_loopback
 
 CLIENTS = 3

@@ -15,7 +15,7 @@ from pykeen.triples import CoreTriplesFactory
 
 from fedkge.client.models import Model
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.simulations.pykeen_model import pykeen_model
+from fedkge.simulations.trained.pykeen_model import pykeen_model
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedkge.experiment import Experiment
-    from fedkge.simulations.api import compare, open_run, resume, run
-    from fedkge.simulations.export import export
-    from fedkge.simulations.prediction import predict
+    from fedkge.simulations.runs.api import compare, open_run, resume, run
+    from fedkge.simulations.trained.export import export
+    from fedkge.simulations.trained.prediction import predict
 
 __version__ = "0.1.0"
 __all__ = ["Experiment", "compare", "export", "open_run", "predict", "resume", "run"]
 
 _HOMES = {
     "Experiment": "fedkge.experiment",
-    "compare": "fedkge.simulations.api",
-    "export": "fedkge.simulations.export",
-    "open_run": "fedkge.simulations.api",
-    "predict": "fedkge.simulations.prediction",
-    "resume": "fedkge.simulations.api",
-    "run": "fedkge.simulations.api",
+    "compare": "fedkge.simulations.runs.api",
+    "export": "fedkge.simulations.trained.export",
+    "open_run": "fedkge.simulations.runs.api",
+    "predict": "fedkge.simulations.trained.prediction",
+    "resume": "fedkge.simulations.runs.api",
+    "run": "fedkge.simulations.runs.api",
 }
 
 

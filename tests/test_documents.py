@@ -23,9 +23,9 @@ from fedkge.client.models import MODELS
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.strategy import STRATEGIES
-from fedkge.simulations.cli import app
-from fedkge.simulations.recipes import RECIPES
-from fedkge.simulations.runs import run
+from fedkge.simulations.cli.main import app
+from fedkge.simulations.runs.run import run
+from fedkge.simulations.studies import RECIPES
 from tests.documents import DOCUMENTS, README, ROOT, blocks_of, spans_of
 
 BIN = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""Figures: exact sums of losses, counts and scores in words of 16 bits."""
+"""SummedScalars: exact sums of losses, counts and scores in words of 16 bits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkge.errors import MessageError, RefusedError
-from fedkge.figures import RANKING, TRAINING, Figures
+from fedkge.metrics import RANKING, TRAINING, SummedScalars
 
 
 @given(st.lists(st.floats(0, 2.0**30), min_size=1, max_size=50))
 def test_a_sum_is_exact_to_the_scale_in_any_order(values: list[float]) -> None:
-    figures = Figures({"a": 2**24, "b": 1})
+    figures = SummedScalars({"a": 2**24, "b": 1})
     words = [figures.encode({"a": value, "b": 2**64 - 1}) for value in values]
     total = figures.decode(sum(words, start=np.zeros(8, dtype=np.uint32)))
     assert total["a"] == sum(round(value * 2**24) for value in values) / 2**24
@@ -34,14 +34,14 @@ def test_scores_of_large_graphs_fit() -> None:
         "sums": {"mrr": n, "mr": n * rank, "hits@1": n, "hits@3": n, "hits@10": n},
         "squares": {"mrr": n, "mr": float(n) * rank**2, "hits@1": n, "hits@3": n, "hits@10": n},
     }
-    values = Figures.of_moments(moments, seconds=1e5)
+    values = SummedScalars.of_metric_sums(moments, seconds=1e5)
     assert RANKING.decode(RANKING.encode(values)) == values
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 1e30])
 def test_what_cannot_be_summed_is_refused(value: float) -> None:
     with pytest.raises(RefusedError, match="figure 'a' is"):
-        Figures({"a": 1}).encode({"a": value})
+        SummedScalars({"a": 1}).encode({"a": value})
 
 
 def test_words_of_another_length_are_refused() -> None:

@@ -35,7 +35,7 @@ def test_help_imports_nothing_slow() -> None:
 import atexit, sys
 atexit.register(lambda: print([name for name in {slow} if name in sys.modules]))
 sys.argv = ["fedkge", "--help"]
-import fedkge.simulations.cli as cli
+import fedkge.simulations.cli.main as cli
 cli.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ import pytest
 CHECKOUT = Path(__file__).parents[1]
 DATA = {
     "fedkge/py.typed",
-    "fedkge/simulations/quickstart.toml",
+    "fedkge/simulations/experiments/quickstart.toml",
     "fedkge/simulations/report/page.html",
     "fedkge/simulations/report/style.css",
 }

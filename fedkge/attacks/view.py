@@ -1,6 +1,6 @@
 """What an adversary has: a View, each part of it marked as received or granted, saved and loaded whole.
 
-The names follow Table 3 of FedR (Hu et al., 2022): global and local, entity and relation embeddings. A
+The names follow Table 3 of FedR (Zhang et al., 2022): global and local, entity and relation embeddings. A
 row's name is a place among the labels that the adversary knows, so a View holds no numbering but its own.
 """
 

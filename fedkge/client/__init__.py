@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from fedkge.client.losses import LOSSES
-from fedkge.client.metrics import METRICS, Evaluation, evaluate, intervals, measure, measure_by_relation
+from fedkge.client.kernels.losses import LOSSES
 from fedkge.client.models import MODELS, Model, build_model
-from fedkge.client.optimizers import OPTIMIZERS
-from fedkge.client.ranking import Ranks, rank
-from fedkge.client.training import TrainResult, train
+from fedkge.client.training.evaluate import (
+    METRICS,
+    Evaluation,
+    evaluate,
+    intervals,
+    measure,
+    measure_by_relation,
+)
+from fedkge.client.training.loop import TrainResult, train
+from fedkge.client.training.optimizers import OPTIMIZERS
+from fedkge.client.training.ranks import Ranks, rank
 
 __all__ = [
     "LOSSES",

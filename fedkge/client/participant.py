@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fedkge.client.arrays import Floats
-from fedkge.client.metrics import evaluate, per_triple
+from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model, build_model
-from fedkge.client.optimizers import State
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
-from fedkge.client.training import TrainResult, train
+from fedkge.client.training.evaluate import evaluate, per_triple
+from fedkge.client.training.loop import TrainResult, train
+from fedkge.client.training.optimizers import State
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.exchange import Download, Table, Upload

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.arrays import Floats
+from fedkge.client.kernels.arrays import Floats
 from fedkge.client.keyring import Keyring
 from fedkge.client.models import build_model
 from fedkge.client.participant import Participant
@@ -29,7 +29,7 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, MessageError, RefusedError, TamperError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
-from fedkge.figures import RANKING, TRAINING, Figures
+from fedkge.metrics import RANKING, TRAINING, SummedScalars
 
 __all__ = ["SecureParticipant"]
 
@@ -385,4 +385,4 @@ def _spent(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ranking(facts: Mapping[str, Any], split: str) -> Words:
-    return RANKING.encode(Figures.of_moments(facts[split], float(facts[f"{split}_seconds"])))
+    return RANKING.encode(SummedScalars.of_metric_sums(facts[split], float(facts[f"{split}_seconds"])))

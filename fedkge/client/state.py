@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from fedkge.client.arrays import Floats, Ids
+from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.errors import DataError
 from fedkge.storage import staged, storage_errors
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.compiled import compiled
+from fedkge.crypto.kernels import compiled
 from fedkge.errors import RefusedError, SettingError
 
 __all__ = ["Encoded", "FixedPoint"]

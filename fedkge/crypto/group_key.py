@@ -5,7 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from fedkge.crypto.advertisement import Advertisement, advertise, read_advertisement, read_keys, write_keys
+from fedkge.crypto.aggregation.advertisement import (
+    Advertisement,
+    advertise,
+    read_advertisement,
+    read_keys,
+    write_keys,
+)
 from fedkge.crypto.channels import OVERHEAD, channel_info, open_envelope, seal_envelope
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.keys import KEY_SIZE, EphemeralKey, Identity, derive_key

@@ -20,7 +20,7 @@ from fedkge.crypto.session import Session
 from fedkge.crypto.union.session import UnionSession
 from fedkge.errors import MessageError
 from fedkge.experiment import PrivacySettings
-from fedkge.figures import RANKING, TRAINING
+from fedkge.metrics import RANKING, TRAINING
 
 __all__ = ["DIGEST_WORDS", "Plan", "SharedTable", "union_session"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.compiled import compiled
+from fedkge.crypto.kernels import compiled
 from fedkge.errors import MessageError
 
 __all__ = ["FIELD61", "FUSED", "RINGS", "WORD32", "Field61", "Ring", "Word32"]

@@ -2,11 +2,11 @@
 
 from fedkge.datasets.audit import Audit, audit
 from fedkge.datasets.confidential import mark, mark_split, unrestricted
+from fedkge.datasets.formats.pickles import write_pickle
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
 from fedkge.datasets.load import load, load_graph
 from fedkge.datasets.lookup import Lookup
 from fedkge.datasets.partition import PARTITIONERS, partition
-from fedkge.datasets.pickles import write_pickle
 from fedkge.datasets.registry import DATASETS, EMBEDDED
 from fedkge.datasets.split import Split
 from fedkge.datasets.store import write_graph, write_split

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedkge.datasets.container import Member, read_text
+from fedkge.datasets.formats.container import Member, read_text
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.graph import SPLITS
-from fedkge.datasets.keys import Keys, distinct, triple_keys
 from fedkge.datasets.split import Split
+from fedkge.datasets.triple_keys import Keys, distinct, triple_keys
 
 __all__ = ["Audit", "ClientCounts", "Leakage", "RelationPair", "audit"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedkge.datasets.container import members, read_text
+from fedkge.datasets.formats.container import members, read_text
 from fedkge.datasets.graph import SPLITS, BoolArray, KnowledgeGraph
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError, SettingError, UnknownNameError

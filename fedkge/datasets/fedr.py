@@ -1,6 +1,6 @@
 """How the FedR paper's authors split a graph: a sound rule, and an unsound shuffle kept for comparison.
 
-Hu et al., "Efficient Federated Learning on Knowledge Graphs via Privacy-preserving Relation Embedding
+Zhang et al., "Efficient Federated Learning on Knowledge Graphs via Privacy-preserving Relation Embedding
 Aggregation", 2022, and the splits they published.
 """
 

@@ -10,16 +10,16 @@ from pathlib import Path, PurePosixPath
 
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
-from fedkge.datasets.container import ARCHIVES, Member, members
 from fedkge.datasets.download import locate
+from fedkge.datasets.formats.container import ARCHIVES, Member, members
+from fedkge.datasets.formats.idform import ID_FORM, is_id_form, read_id_form
+from fedkge.datasets.formats.pickles import COMPANIONS, companions, read_pickle
+from fedkge.datasets.formats.rdf import RDF_SUFFIXES, read_rdf
+from fedkge.datasets.formats.text import read_labels, read_triples
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples, require_train
-from fedkge.datasets.idform import ID_FORM, is_id_form, read_id_form
-from fedkge.datasets.pickles import COMPANIONS, companions, read_pickle
-from fedkge.datasets.rdf import RDF_SUFFIXES, read_rdf
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
 from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
-from fedkge.datasets.text import read_labels, read_triples
 from fedkge.errors import DataError, DownloadError, UnknownNameError
 
 __all__ = ["load", "load_graph", "load_path"]

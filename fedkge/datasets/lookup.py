@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.datasets.keys import distinct
+from fedkge.datasets.triple_keys import distinct
 
 __all__ = ["Lookup"]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from fedkge.datasets.fedr import PUBLISHED_SEED, corrupting_shuffle, frequency_rule
 from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
-from fedkge.datasets.keys import distinct, triple_keys
 from fedkge.datasets.spec import build
 from fedkge.datasets.split import Split, by_appearance
+from fedkge.datasets.triple_keys import distinct, triple_keys
 from fedkge.errors import DataError, SettingError
 from fedkge.seeding import draw
 
@@ -118,7 +118,7 @@ class Random(Assigner):
 
 @dataclass(frozen=True)
 class FedR(Random):
-    """Random, all triples pooled, and FedR's rule decides what is held out (Hu et al., 2022)."""
+    """Random, all triples pooled, and FedR's rule decides what is held out (Zhang et al., 2022)."""
 
     pools: ClassVar[bool] = True
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedkge.datasets.about import write_about
+from fedkge.datasets.formats.text import write_labels, write_triples
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
-from fedkge.datasets.text import write_labels, write_triples
 from fedkge.errors import DataError
 from fedkge.storage import staged, storage_errors
 

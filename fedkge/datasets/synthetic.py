@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.datasets.keys import distinct, triple_keys
+from fedkge.datasets.triple_keys import distinct, triple_keys
 from fedkge.errors import SettingError
 
 __all__ = ["Synthetic"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from fedkge.datasets.text import write_labels
+from fedkge.datasets.formats.text import write_labels
 from fedkge.errors import DataError
 from fedkge.storage import staged, storage_errors
 

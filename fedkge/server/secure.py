@@ -16,8 +16,7 @@ from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Plan, Roster, SharedTable, 
 from fedkge.errors import DataError, DropoutError, FederationError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
-from fedkge.figures import RANKING, TRAINING
-from fedkge.server.moments import Moments
+from fedkge.metrics import RANKING, TRAINING, MetricSums
 from fedkge.server.privacy import Privacy
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
@@ -243,9 +242,9 @@ class SecureFederation(Federation):
         self.records.add("metrics", [(round, "all", "train", "loss", loss)])
         self._observe(loss=loss)
 
-    def _scores(self, round: int, split: str, words: NDArray[np.uint32]) -> Moments:
+    def _scores(self, round: int, split: str, words: NDArray[np.uint32]) -> MetricSums:
         figures = RANKING.decode(words)
-        total = Moments.from_figures(figures)
+        total = MetricSums.from_scalars(figures)
         self.standing.ranked += figures["seconds"]
         self.standing.evaluated += total.count
         rows = [(round, "all", split, metric, value) for metric, value in total.means().items()]

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from fedkge.errors import FederationError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
+from fedkge.metrics import MetricSums
 from fedkge.seeding import generator
 from fedkge.server.aggregation import mean_over_holders
 from fedkge.server.ledger import Ledger
 from fedkge.server.messenger import Messenger
-from fedkge.server.moments import Moments
 from fedkge.server.privacy import Privacy
 from fedkge.server.progress import Observer, Progress
 from fedkge.server.records import Records
@@ -59,9 +59,9 @@ class Outcome:
     """What a finished run found."""
 
     standing: Standing
-    valid: Moments
-    test: Moments
-    per_client: Mapping[int, Mapping[str, Moments]]
+    valid: MetricSums
+    test: MetricSums
+    per_client: Mapping[int, Mapping[str, MetricSums]]
     digests: Mapping[int, str]
     tables: Mapping[str, Table]
     labels: Mapping[str, tuple[str, ...]]
@@ -179,7 +179,7 @@ class Federation(Strategy):
         self.note_spending(round, {client: upload.facts for client, upload in replies.items()})
         self.judge(round, self._measured(round, "valid", replies))
 
-    def judge(self, round: int, total: Moments) -> None:
+    def judge(self, round: int, total: MetricSums) -> None:
         """Note whether a round is the best so far, and whether it reaches the target."""
         mrr = total.means().get("mrr", 0.0)
         standing = self.standing
@@ -206,7 +206,7 @@ class Federation(Strategy):
         accounts = accounts_of({client: upload.facts for client, upload in replies.items()})
         splits = {split: self._measured(best, split, replies) for split in ("valid", "test")}
         per_client = {
-            client: {split: Moments.from_facts(replies[client].facts[split]) for split in splits}
+            client: {split: MetricSums.from_json(replies[client].facts[split]) for split in splits}
             for client in sorted(replies)
         }
         return Outcome(
@@ -286,11 +286,11 @@ class Federation(Strategy):
         rows = {name: union.rows[client] for name, union in self.unions.items()}
         return {name: Table(ids, np.empty((len(ids), 0), dtype=np.float32)) for name, ids in rows.items()}
 
-    def _measured(self, round: int, split: str, replies: Mapping[int, Upload]) -> Moments:
+    def _measured(self, round: int, split: str, replies: Mapping[int, Upload]) -> MetricSums:
         parts = {
-            client: Moments.from_facts(upload.facts[split]) for client, upload in sorted(replies.items())
+            client: MetricSums.from_json(upload.facts[split]) for client, upload in sorted(replies.items())
         }
-        total = Moments.total(parts.values())
+        total = MetricSums.total(parts.values())
         self.standing.ranked += sum(float(upload.facts[f"{split}_seconds"]) for upload in replies.values())
         self.standing.evaluated += total.count
         rows = [
@@ -321,7 +321,7 @@ class FedE(Federation):
 
 
 class FedR(Federation):
-    """Relation rows are averaged over their holders; entity rows never leave a client (Hu et al., 2022)."""
+    """Relation rows are averaged over their holders; entity rows never leave a client (Zhang et al., 2022)."""
 
     shared = ("relation",)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedkge.experiment import Experiment
+from fedkge.metrics import MetricSums
 from fedkge.server.ledger import Ledger
-from fedkge.server.moments import Moments
 from fedkge.server.strategy import Outcome
 
 __all__ = ["experiment_hash", "metrics_of", "summarise"]
@@ -63,7 +63,7 @@ def experiment_hash(experiment: Experiment) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def metrics_of(moments: Moments) -> dict[str, Any]:
+def metrics_of(moments: MetricSums) -> dict[str, Any]:
     """Means, their intervals, and over how many triples."""
     means, intervals = moments.means(), moments.intervals()
     values = {name: {"value": means[name], "interval": list(intervals[name])} for name in means}

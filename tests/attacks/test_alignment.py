@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.attacks import alignment
-from fedkge.attacks.alignment import mutual, nearest, ranks, superpose, unit
-from fedkge.attacks.relations import RelationModel
+from fedkge.attacks.reconstruction import alignment
+from fedkge.attacks.reconstruction.alignment import mutual, nearest, ranks, superpose, unit
+from fedkge.attacks.reconstruction.relations import RelationModel
 from fedkge.client.models import MODELS
 from tests.attacks import planted
 

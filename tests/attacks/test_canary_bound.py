@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fedkge.attacks.canary_bound import lower_bound, p_value
+from fedkge.attacks.canaries.canary_bound import lower_bound, p_value
 from fedkge.errors import SettingError
 
 DELTA = 1e-5

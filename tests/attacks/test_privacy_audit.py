@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkge.attacks import privacy_audit
-from fedkge.attacks.privacy_audit import audit, plant
+from fedkge.attacks.canaries import privacy_audit
+from fedkge.attacks.canaries.privacy_audit import audit, plant
 from fedkge.datasets.confidential import mark
 from fedkge.datasets.synthetic import Synthetic
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from fedkge.attacks import ATTACKS, PROTOCOLS, Attack, Finding, View
-from fedkge.attacks.published import trr_from_err
-from fedkge.attacks.reconstruct import Procrustes, Reconstruction
-from fedkge.attacks.reconstruction import Claims, pool_of
-from fedkge.attacks.scoring import decoys, score
+from fedkge.attacks.reconstruction.algorithm import Claims, pool_of
+from fedkge.attacks.reconstruction.as_published import trr_from_err
+from fedkge.attacks.reconstruction.scoring import decoys, score
+from fedkge.attacks.reconstruction.variants import Procrustes, Reconstruction
 from fedkge.attacks.truth import Truth
 from fedkge.client.models import MODELS
 from tests.attacks import planted

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkge.attacks.findings import Finding, leakage_of, proportion, write_findings
-from fedkge.attacks.reconstruct import Reconstruction
+from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.attacks.view import Rows, Source, View
 from fedkge.errors import DataError
 from tests.attacks import planted

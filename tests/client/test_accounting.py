@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fedkge.client.accounting import (
+from fedkge.client.privacy.accountant import (
     ACCOUNTANTS,
     Accountant,
     Event,
@@ -198,5 +198,5 @@ def test_other_nonsense_is_refused():
 
 
 def test_importing_the_module_does_not_import_opacus():
-    code = "import sys, fedkge.client.accounting; sys.exit('opacus' in sys.modules)"
+    code = "import sys, fedkge.client.privacy.accountant; sys.exit('opacus' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ FAULTS = """
 import resource, threading
 import numpy as np
 from fedkge.client.models import build_model
-from fedkge.client.training import train
+from fedkge.client.training.loop import train
 from fedkge.datasets import load_graph
 from fedkge.experiment import ModelSettings, TrainingSettings
 

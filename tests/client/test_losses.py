@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.client.comparisons import Comparison
-from fedkge.client.losses import LOSSES, Loss, find_loss, loss_per_triple, slopes
+from fedkge.client.kernels.comparisons import Comparison
+from fedkge.client.kernels.losses import LOSSES, Loss, find_loss, loss_per_triple, slopes
 from fedkge.errors import UnknownNameError
 
 

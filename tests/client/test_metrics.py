@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pykeen.metrics.ranking import AdjustedArithmeticMeanRankIndex
 
-from fedkge.client.metrics import METRICS, evaluate, intervals, measure, measure_by_relation
 from fedkge.client.models import build_model
-from fedkge.client.ranking import Ranks
-from fedkge.client.training import train
+from fedkge.client.training.evaluate import METRICS, evaluate, intervals, measure, measure_by_relation
+from fedkge.client.training.loop import train
+from fedkge.client.training.ranks import Ranks
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import EvaluationSettings, ModelSettings, TrainingSettings
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedkge.client.gradients import triple_gradients
+from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models import MODELS, Model, build_model
 from fedkge.client.models.bilinear import DistMult
 from fedkge.client.models.initial import uniform_rows
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE
-from fedkge.client.training import KernelStep
+from fedkge.client.training.loop import KernelStep
 from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import UnknownNameError

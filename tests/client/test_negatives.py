@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.client.negatives import NegativeSampler, head_shares
+from fedkge.client.training.negatives import NegativeSampler, head_shares
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedkge.client.optimizers import OPTIMIZERS, build_optimizer
+from fedkge.client.training.optimizers import OPTIMIZERS, build_optimizer
 from fedkge.errors import DataError, UnknownNameError
 
 TORCH = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkge.client.models import MODELS, build_model
-from fedkge.client.ranking import rank
+from fedkge.client.training.ranks import rank
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 from fedkge.experiment import ModelSettings

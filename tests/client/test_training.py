@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedkge.client.autograd import AutogradStep
 from fedkge.client.models import MODELS, build_model
-from fedkge.client.negatives import Batch, NegativeSampler
-from fedkge.client.optimizers import OPTIMIZERS
-from fedkge.client.threads import one_thread
-from fedkge.client.training import KernelStep, train
+from fedkge.client.training.autograd import AutogradStep
+from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.optimizers import OPTIMIZERS
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError, TrainingError, UnknownNameError
 from fedkge.experiment import ModelSettings, TrainingSettings

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkge.client.models.turns import Turn, asked
+from fedkge.client.kernels.operators import Turn, asked
 
 
 @given(st.lists(st.floats(-2000, 2000, width=32), min_size=1, max_size=20))

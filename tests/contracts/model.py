@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedkge.client.comparisons import compare
-from fedkge.client.fused import ROWS
-from fedkge.client.gradients import Objective, triple_gradients
-from fedkge.client.losses import LOSSES, loss_per_triple
+from fedkge.client.kernels.comparisons import compare
+from fedkge.client.kernels.fused import ROWS
+from fedkge.client.kernels.gradients import Objective, triple_gradients
+from fedkge.client.kernels.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
-from fedkge.client.negatives import Batch
-from fedkge.client.optimizers import SGD
-from fedkge.client.training import KernelStep
+from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.negatives import Batch
+from fedkge.client.training.optimizers import SGD
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedkge.crypto import FIELD61, WORD32, Journal, SecureAggregationClient, SecureAggregationServer, Session
-from fedkge.crypto.advertisement import Advertisement, _statement, read_advertisement, write_keys
+from fedkge.crypto.aggregation.advertisement import Advertisement, _statement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
 from fedkge.crypto.aggregation.secrets import pairwise_mask_key, pairwise_sign, self_mask_key
 from fedkge.crypto.keys import EphemeralKey

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import engines
-from fedkge.simulations.runs import RunResult, run
+from fedkge.simulations.runs import engines
+from fedkge.simulations.runs.run import RunResult, run
 
 TINY = [
     "data.clients=3",

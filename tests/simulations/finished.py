@@ -8,7 +8,7 @@ from fedkge.client.models import build_model
 from fedkge.datasets import load_graph, partition, write_graph
 from fedkge.experiment import Experiment, ModelSettings
 from fedkge.server.records import Records
-from fedkge.simulations.trained import Trained
+from fedkge.simulations.trained.client_model import Trained
 
 GRAPH = "synthetic:entities=30,relations=4,triples=100"
 

@@ -12,8 +12,8 @@ import pytest
 from fedkge.client.secure import SecureParticipant
 from fedkge.exchange import Download, Upload
 from fedkge.experiment import Experiment
-from fedkge.simulations.engines import RayGrid
-from fedkge.simulations.runs import RunResult, run
+from fedkge.simulations.runs.engines import RayGrid
+from fedkge.simulations.runs.run import RunResult, run
 
 
 class Crash(BaseException):

@@ -15,13 +15,13 @@ import fedkge
 from fedkge.errors import InputError
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer, Progress
-from fedkge.simulations.comparison import compare
-from fedkge.simulations.runs import RunResult
+from fedkge.simulations.runs.comparison import compare
+from fedkge.simulations.runs.run import RunResult
 
 HEAVY = ("torch", "flwr", "ray", "numba", "pandas", "pykeen", "matplotlib", "sklearn")
 
 
-@pytest.mark.parametrize("module", ["fedkge", "fedkge.simulations.cli"])
+@pytest.mark.parametrize("module", ["fedkge", "fedkge.simulations.cli.main"])
 def test_importing_brings_in_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -12,17 +12,18 @@ import pandas as pd
 import pytest
 
 from fedkge.attacks import PROTOCOLS, Finding, View
-from fedkge.attacks.reconstruct import Reconstruction
+from fedkge.attacks.reconstruction.variants import Reconstruction
+from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.attacks.view import UNKNOWN, Rows
 from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.exchange import Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server.transcript import Recording
-from fedkge.simulations import engines, runs
-from fedkge.simulations.adversary import RecordedRun
-from fedkge.simulations.attack_plots import draw_budgets, draw_findings
-from fedkge.simulations.attacking import attack_run, publish
-from fedkge.simulations.comparison import compare
+from fedkge.simulations.report.charts.attack_plots import draw_budgets, draw_findings
+from fedkge.simulations.runs import engines
+from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.attacking import attack_run, publish
+from fedkge.simulations.runs.comparison import compare
 from tests.simulations.conftest import PLAIN, TINY
 from tests.simulations.test_data_commands import fedkge
 

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from fedkge.experiment import Experiment
-from fedkge.simulations.cli import app
-from fedkge.simulations.completion import complete_setting, settings
+from fedkge.simulations.cli.main import app
+from fedkge.simulations.experiments.completion import complete_setting, settings
 
 
 def test_every_option_is_offered_and_every_offer_is_an_option() -> None:

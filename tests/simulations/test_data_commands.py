@@ -15,7 +15,7 @@ from fedkge.datasets import Split, load
 
 
 def fedkge(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedkge.simulations.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "fedkge.simulations.cli.main", *map(str, arguments)]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "200"}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
 
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path) -> None:
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    command = [sys.executable, "-m", "fedkge.simulations.cli", "data", "split", "UMLS", "--out"]
+    command = [sys.executable, "-m", "fedkge.simulations.cli.main", "data", "split", "UMLS", "--out"]
     for name in ("parts", "parts.pkl"):
         done = subprocess.run(
             [*command, str(tmp_path / name)],
@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path) -> None:
 
 def test_an_interruption_is_announced(tmp_path: Path) -> None:
     stop = (
-        "import fedkge.datasets as datasets, fedkge.simulations.cli as cli, sys\n"
+        "import fedkge.datasets as datasets, fedkge.simulations.cli.main as cli, sys\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "datasets.load = stop\n"
         "sys.argv = ['fedkge', 'data', 'info', 'UMLS']\n"
@@ -212,7 +212,7 @@ def test_odd_names_and_narrow_encodings_are_shown_as_they_are(name: str, tmp_pat
     (tmp_path / name).mkdir()
     (tmp_path / name / "train.tsv").write_text(TSV)
     for encoding in ("utf-8", "ascii"):
-        command = [sys.executable, "-m", "fedkge.simulations.cli", "data", "audit", str(tmp_path / name)]
+        command = [sys.executable, "-m", "fedkge.simulations.cli.main", "data", "audit", str(tmp_path / name)]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONIOENCODING": encoding}
         done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkge.simulations.environment import describe
+from fedkge.simulations.runs.environment import describe
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -14,14 +14,14 @@ from safetensors import safe_open
 from typer.testing import CliRunner
 
 from fedkge.client.models import MODELS
-from fedkge.datasets.container import members
-from fedkge.datasets.text import read_labels
+from fedkge.datasets.formats.container import members
+from fedkge.datasets.formats.text import read_labels
 from fedkge.errors import InputError, UnknownNameError
-from fedkge.simulations import export as exporting
-from fedkge.simulations.cli import app
-from fedkge.simulations.export import export
-from fedkge.simulations.pykeen_model import PEERS, pykeen_model
-from fedkge.simulations.trained import Trained
+from fedkge.simulations.cli.main import app
+from fedkge.simulations.trained import export as exporting
+from fedkge.simulations.trained.client_model import Trained
+from fedkge.simulations.trained.export import export
+from fedkge.simulations.trained.pykeen_model import PEERS, pykeen_model
 from tests.simulations.finished import write_run
 
 

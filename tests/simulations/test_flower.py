@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 from tests.simulations.superlink import run_on_loopback
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from fedkge.datasets import Synthetic
 from fedkge.errors import InputError, UnknownNameError
-from fedkge.simulations.recipes import membership
-from fedkge.simulations.recipes.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
+from fedkge.simulations.studies.kg_mia import membership_study as membership
+from fedkge.simulations.studies.kg_mia.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
 
 AVERAGES = {  # as the paper prints them below its tables; two do not follow from its rows
     3: (None, 81.91, 85.42, 97.49),

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedkge.client.metrics import evaluate
 from fedkge.client.models import MODELS
+from fedkge.client.training.evaluate import evaluate
 from fedkge.errors import DataError, InputError, SettingError
 from fedkge.experiment import EvaluationSettings
-from fedkge.simulations.cli import app
-from fedkge.simulations.prediction import predict
-from fedkge.simulations.runs import RunResult
-from fedkge.simulations.trained import load_trained
+from fedkge.simulations.cli.main import app
+from fedkge.simulations.runs.run import RunResult
+from fedkge.simulations.trained.client_model import load_trained
+from fedkge.simulations.trained.prediction import predict
 from tests.simulations.finished import write_run
 
 

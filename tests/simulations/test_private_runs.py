@@ -14,7 +14,8 @@ from fedkge.datasets import load_graph, mark, write_graph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.guarantees import guarantees
-from fedkge.simulations import engines, runs
+from fedkge.simulations.runs import engines
+from fedkge.simulations.runs import run as runs
 
 Make = Callable[..., Experiment]
 HALF = ("data.confidential=0.5", "training.local_epochs=1")

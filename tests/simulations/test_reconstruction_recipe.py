@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedkge.attacks.reconstruct import Reconstruction
+from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.server.privacy import check_privacy
 from fedkge.server.strategy import STRATEGIES
-from fedkge.simulations.recipes.reconstruction import DATASETS, beside_published, experiment_of
+from fedkge.simulations.studies.fedr.reconstruction_study import DATASETS, beside_published, experiment_of
 from tests.attacks import planted
 
 

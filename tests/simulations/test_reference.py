@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from fedkge.experiment import ClientSettings, Experiment
-from fedkge.simulations.completion import settings
-from fedkge.simulations.reference import reference
+from fedkge.simulations.experiments.completion import settings
+from fedkge.simulations.experiments.reference import reference
 from tests.documents import ROOT
 
 
 def test_the_committed_reference_is_fresh() -> None:
     written = (ROOT / "docs" / "experiment.md").read_text(encoding="utf-8")
-    assert written == reference(), "run: python -m fedkge.simulations.reference docs/experiment.md"
+    assert written == reference(), (
+        "run: python -m fedkge.simulations.experiments.reference docs/experiment.md"
+    )
 
 
 def test_every_option_says_what_it_means() -> None:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from fedkge.errors import DataError, SettingError, UnknownNameError
-from fedkge.simulations import cli
-from fedkge.simulations.recipes import RECIPES, Scale
-from fedkge.simulations.recipes.cells import Row, TableCell, Workshop
-from fedkge.simulations.recipes.study import Recipe, study
-from fedkge.simulations.reproducing import Order
+from fedkge.simulations.cli.main import main as cli
+from fedkge.simulations.studies import RECIPES, Scale
+from fedkge.simulations.studies.cells import Row, TableCell, Workshop
+from fedkge.simulations.studies.measuring import Order
+from fedkge.simulations.studies.study import Recipe, study
 
 PUBLISHED = {"a": 0.25, "b": 0.5, "c": None}
 

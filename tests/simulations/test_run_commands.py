@@ -61,7 +61,15 @@ def test_kill_minus_9_and_resume(tmp_path: Path) -> None:
     ]
     whole = fedkge("run", *slow, "--out", tmp_path / "whole", "--json", "--quiet")
     assert whole.returncode == 0, whole.stderr
-    command = [sys.executable, "-m", "fedkge.simulations.cli", "run", *slow, "--out", str(tmp_path / "cut")]
+    command = [
+        sys.executable,
+        "-m",
+        "fedkge.simulations.cli.main",
+        "run",
+        *slow,
+        "--out",
+        str(tmp_path / "cut"),
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -77,7 +85,15 @@ def test_kill_minus_9_and_resume(tmp_path: Path) -> None:
 
 def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
     slow = [*SETS, "--set", "federation.rounds=900", "--set", "training.local_epochs=40"]
-    command = [sys.executable, "-m", "fedkge.simulations.cli", "run", *slow, "--out", str(tmp_path / "cut")]
+    command = [
+        sys.executable,
+        "-m",
+        "fedkge.simulations.cli.main",
+        "run",
+        *slow,
+        "--out",
+        str(tmp_path / "cut"),
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command,

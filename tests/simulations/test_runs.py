@@ -21,8 +21,9 @@ from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server import records
 from fedkge.server.strategy import STRATEGIES
-from fedkge.simulations import engines, runs
-from fedkge.simulations.worker import Worker
+from fedkge.simulations.runs import engines
+from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.worker import Worker
 from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
 
 Tiny = Callable[..., Experiment]

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from fedkge.datasets import load_graph, partition, write_graph, write_split
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
-from fedkge.simulations.cli import app
-from fedkge.simulations.runs import run
-from fedkge.simulations.starter import Starter
+from fedkge.simulations.cli.main import app
+from fedkge.simulations.experiments.starter import Starter
+from fedkge.simulations.runs.run import run
 from tests.simulations.finished import GRAPH
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedkge.attacks import ATTACKS
+from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.errors import SettingError
-from fedkge.simulations.adversary import RecordedRun
-from fedkge.simulations.runs import run
-from fedkge.simulations.tampered import tamper
+from fedkge.simulations.runs.run import run
+from fedkge.simulations.runs.tampered import tamper
 
 GRAPH = "data.dataset=synthetic:entities=300,relations=4,triples=1100,jitter=3.0"
 LONG = ("federation.strategy=FedE", GRAPH, "federation.rounds=12", "federation.evaluate_every=6")

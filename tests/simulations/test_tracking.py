@@ -10,9 +10,9 @@ import pytest
 
 from fedkge.errors import InputError, UnknownNameError
 from fedkge.experiment import Experiment
-from fedkge.simulations import tracking
-from fedkge.simulations.runs import RunResult, run
-from fedkge.simulations.tracking import TRACKERS, tracked
+from fedkge.simulations.runs import tracking
+from fedkge.simulations.runs.run import RunResult, run
+from fedkge.simulations.runs.tracking import TRACKERS, tracked
 
 
 class Memory:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from fedkge.client.models.base import Model
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
+from fedkge.client.models.model import Model
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.errors import UnknownNameError
 from fedkge.experiment import ModelSettings
+from fedkge.plugins import Registry
 
 __all__ = ["MODELS", "Model", "build_model"]
 
-MODELS: dict[str, type[Model]] = {
-    "TransE": TransE,
-    "TransH": TransH,
-    "TransM": TransM,
-    "TransR": TransR,
-    "RESCAL": RESCAL,
-    "DistMult": DistMult,
-    "ComplEx": ComplEx,
-    "RotatE": RotatE,
-    "QuatE": QuatE,
-}
+MODELS: Registry[type[Model]] = Registry(
+    "model",
+    "fedkge.models",
+    {
+        "TransE": TransE,
+        "TransH": TransH,
+        "TransM": TransM,
+        "TransR": TransR,
+        "RESCAL": RESCAL,
+        "DistMult": DistMult,
+        "ComplEx": ComplEx,
+        "RotatE": RotatE,
+        "QuatE": QuatE,
+    },
+)
 
 
 def build_model(settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Model:
     """The model of the settings, with rows for a graph; the same label gets the same row everywhere."""
-    if settings.name not in MODELS:
-        raise UnknownNameError("model", settings.name, MODELS)
     return MODELS[settings.name].build(settings, graph, seed)

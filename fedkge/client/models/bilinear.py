@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkge.client.comparisons import Comparison
-from fedkge.client.models.base import Model
-from fedkge.client.models.turns import Turn
+from fedkge.client.kernels.comparisons import Comparison
+from fedkge.client.kernels.operators import Turn
+from fedkge.client.models.model import Model
 
 __all__ = ["RESCAL", "ComplEx", "DistMult", "QuatE"]
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from fedkge.client.arrays import Floats
+from fedkge.client.kernels.arrays import Floats
 
 __all__ = ["uniform_rows"]
 

@@ -7,9 +7,9 @@ from math import pi
 import torch
 from torch import Tensor
 
-from fedkge.client.comparisons import Comparison
-from fedkge.client.models.base import Model, initial_range
-from fedkge.client.models.turns import Turn
+from fedkge.client.kernels.comparisons import Comparison
+from fedkge.client.kernels.operators import Turn
+from fedkge.client.models.model import Model, initial_range
 
 __all__ = ["RotatE"]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkge.client.arrays import Floats
-from fedkge.client.comparisons import length
-from fedkge.client.models.base import Model
+from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.comparisons import length
+from fedkge.client.kernels.operators import Turn
 from fedkge.client.models.initial import uniform_rows
-from fedkge.client.models.turns import Turn
+from fedkge.client.models.model import Model
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.accounting import Event, PrivacyLedger, epsilon, sigma_for, steps_within
-from fedkge.client.models.base import Model
-from fedkge.client.optimizers import State
+from fedkge.client.models.model import Model
+from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, sigma_for, steps_within
 from fedkge.client.privacy.normals import SECRET_BYTES, derived
 from fedkge.client.privacy.plan import Plan, check_delta, delta_of
 from fedkge.client.privacy.training import PrivateResult, train_privately
+from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 from fedkge.experiment import DPSettings, TrainingSettings

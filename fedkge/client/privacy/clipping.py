@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkge.client.arrays import Floats
-from fedkge.client.compiled import compiled
-from fedkge.client.gradients import Objective, TripleGradients, triple_gradients
-from fedkge.client.models.base import Model
-from fedkge.client.negatives import NegativeSampler
+from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.gradients import Objective, TripleGradients, triple_gradients
+from fedkge.client.models.model import Model
 from fedkge.client.privacy.norms import triple_norms
+from fedkge.client.training.negatives import NegativeSampler
 
 __all__ = ["clip", "percentile", "public_bound"]
 

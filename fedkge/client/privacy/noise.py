@@ -8,11 +8,11 @@ from math import expm1
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.arrays import Floats, Ids
-from fedkge.client.compiled import compiled
-from fedkge.client.negatives import Batch
-from fedkge.client.optimizers import Optimizer
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.compiled import compiled
 from fedkge.client.privacy.normals import Keystream
+from fedkge.client.training.negatives import Batch
+from fedkge.client.training.optimizers import Optimizer
 from fedkge.experiment import DPSettings, TrainingSettings
 
 __all__ = ["BLOCK", "DenseNoise", "LazyNoise", "choose_noise"]

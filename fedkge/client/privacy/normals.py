@@ -11,8 +11,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.arrays import Floats, Ids
-from fedkge.client.compiled import compiled
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.compiled import compiled
 from fedkge.crypto.masks import STREAMS, fastest_stream
 from fedkge.errors import SettingError
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkge.client.arrays import Floats, Ids
-from fedkge.client.comparisons import Comparison
-from fedkge.client.compiled import compiled
-from fedkge.client.gradients import TripleGradients
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.comparisons import Comparison
+from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.gradients import TripleGradients
 
 __all__ = ["triple_norms"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedkge.client.arrays import Floats
-from fedkge.client.gradients import TripleGradients
-from fedkge.client.kernels import query_gradients
-from fedkge.client.models.base import Model
-from fedkge.client.pairs import group, in_order
+from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.gradients import TripleGradients
+from fedkge.client.kernels.pairwise import query_gradients
+from fedkge.client.kernels.scatter import group, in_order
+from fedkge.client.models.model import Model
 from fedkge.client.privacy.norms import triple_norms
 
 __all__ = ["Statements"]

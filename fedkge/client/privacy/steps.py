@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkge.client.gradients import EntitySums, RelationSums, triple_gradients
-from fedkge.client.negatives import Batch
+from fedkge.client.kernels.gradients import EntitySums, RelationSums, triple_gradients
 from fedkge.client.privacy.clipping import clip, percentile
 from fedkge.client.privacy.noise import BLOCK, DenseNoise
 from fedkge.client.privacy.norms import triple_norms
 from fedkge.client.privacy.statements import Statements
-from fedkge.client.training import KernelStep
+from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.negatives import Batch
 
 __all__ = ["PaperStep", "SoundStep"]
 

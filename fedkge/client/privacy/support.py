@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkge.client.models.base import Model
+from fedkge.client.models.model import Model
 from fedkge.client.privacy.plan import Plan, check_delta
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError

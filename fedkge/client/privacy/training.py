@@ -14,18 +14,18 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.accounting import Event
-from fedkge.client.models.base import Model
-from fedkge.client.negatives import Batch, NegativeSampler
-from fedkge.client.optimizers import State
+from fedkge.client.models.model import Model
+from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.noise import DenseNoise, choose_noise
 from fedkge.client.privacy.normals import Keystream, derived
 from fedkge.client.privacy.plan import Plan
 from fedkge.client.privacy.sampling import poisson_sample
 from fedkge.client.privacy.steps import PaperStep, SoundStep
 from fedkge.client.privacy.support import check_training
-from fedkge.client.threads import one_thread
-from fedkge.client.training import KernelStep, TrainResult, check_loss, shuffled
+from fedkge.client.training.loop import KernelStep, TrainResult, check_loss, shuffled
+from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.optimizers import State
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError, TrainingError

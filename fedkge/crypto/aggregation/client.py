@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.advertisement import advertise, read_keys
+from fedkge.crypto.aggregation.advertisement import advertise, read_keys
 from fedkge.crypto.aggregation.secrets import (
     commitment,
     pairwise_mask_key,

@@ -16,7 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedkge.crypto.advertisement import Advertisement, read_advertisement, write_keys
+from fedkge.crypto.aggregation.advertisement import Advertisement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
 from fedkge.crypto.aggregation.secrets import (
     commitment,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.compiled import compiled
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
+from fedkge.crypto.kernels import compiled
 from fedkge.crypto.rings import FIELD61
 from fedkge.crypto.union.pseudonyms import LOW_BITS, Pseudonyms
 from fedkge.errors import DropoutError, SettingError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.page import Answer
-from fedkge.simulations.report.privacy import by_client
-from fedkge.simulations.report.run_folder import ALL, RunFolder
+from fedkge.simulations.report.privacy_section import by_client
 from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
+from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
 __all__ = ["GAIN", "LEAK", "NOT_ATTACKED", "PRICE", "answers", "exposure", "said"]
 

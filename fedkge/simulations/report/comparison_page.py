@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, said
-from fedkge.simulations.report.bars import Bar, BarChart
+from fedkge.simulations.report.charts.bars import Bar, BarChart
+from fedkge.simulations.report.charts.lines import LineChart, Series
 from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
-from fedkge.simulations.report.lines import LineChart, Series
 from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
-from fedkge.simulations.report.privacy import leakage_bar, learned, unprotected
-from fedkge.simulations.report.run_folder import ALL, RunFolder
+from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
-from fedkge.simulations.rows import Row, saved
+from fedkge.simulations.runs.rows import Row, saved
+from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
 __all__ = ["comparison_page"]
 

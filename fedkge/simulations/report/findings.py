@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.report.tables import read_rows
+from fedkge.simulations.runs.csv_tables import read_rows
 
 __all__ = ["Finding", "findings_of", "worst"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from fedkge.errors import DataError
 from fedkge.simulations.report.findings import Finding
-from fedkge.simulations.report.run_folder import RunFolder
-from fedkge.simulations.rows import Row, row_of
+from fedkge.simulations.runs.rows import Row, row_of
+from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["Group", "differences", "grouped"]
 

@@ -10,8 +10,8 @@ import jinja2
 from markupsafe import Markup
 
 import fedkge
-from fedkge.simulations.report.bars import BarChart
-from fedkge.simulations.report.lines import LineChart
+from fedkge.simulations.report.charts.bars import BarChart
+from fedkge.simulations.report.charts.lines import LineChart
 
 __all__ = ["Answer", "Card", "Figure", "Page", "Section", "Table"]
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from fedkge.simulations.report.answers import answers
-from fedkge.simulations.report.curves import charts
+from fedkge.simulations.report.charts.curves import charts
 from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.page import Page, Section, Table
-from fedkge.simulations.report.privacy import budget_section, leakage_section, learned_section, unprotected
-from fedkge.simulations.report.run_folder import RunFolder
+from fedkge.simulations.report.privacy_section import (
+    budget_section,
+    leakage_section,
+    learned_section,
+    unprotected,
+)
 from fedkge.simulations.report.words import asked, bytes_of, figure, interval
+from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["environment_rows", "run_page", "title_of"]
 

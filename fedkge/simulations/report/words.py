@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite, isinf
 
-from fedkge.simulations.display import human_bytes
+from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.report.facts import Facts
 
 __all__ = ["MISSING", "asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]

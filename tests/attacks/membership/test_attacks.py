@@ -9,19 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedkge.attacks.membership import signals
-from fedkge.attacks.membership.correctness import best_threshold, correctness_attack
+from fedkge.attacks.membership.central import signals
+from fedkge.attacks.membership.central.correctness import best_threshold, correctness_attack
+from fedkge.attacks.membership.central.halves import answers_about, halve, questions
+from fedkge.attacks.membership.central.lira import lira, lira_offline
+from fedkge.attacks.membership.central.loss_attack import loss_attack
+from fedkge.attacks.membership.central.rmia import likelihood_ratios, rmia
+from fedkge.attacks.membership.central.shadows import Shadows, drawn_halves
+from fedkge.attacks.membership.central.target import (
+    Recipe,
+    ask,
+    published_attacks,
+    shadow_attacks,
+    train_shadows,
+)
+from fedkge.attacks.membership.central.thresholds import calibrate, rehearse
+from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.figures import figures_of
 from fedkge.attacks.membership.guess import Guess
-from fedkge.attacks.membership.halves import answers_about, halve, questions
-from fedkge.attacks.membership.lira import lira, lira_offline
-from fedkge.attacks.membership.loss_attack import loss_attack
-from fedkge.attacks.membership.rmia import likelihood_ratios, rmia
-from fedkge.attacks.membership.shadows import Shadows, drawn_halves
-from fedkge.attacks.membership.target import Recipe, ask, published_attacks, shadow_attacks, train_shadows
-from fedkge.attacks.membership.thresholds import calibrate, rehearse
-from fedkge.attacks.membership.transfer import TransferAttack
+from fedkge.attacks.membership.scores import figures_of
 from fedkge.client import build_model
 from fedkge.datasets import KnowledgeGraph, Synthetic
 from fedkge.errors import DataError, SettingError

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedkge.attacks import ATTACKS
-from fedkge.attacks.membership.games import game_about
-from fedkge.attacks.membership.in_federation import Membership, play
-from fedkge.attacks.membership.relation_fit import fitted_relations
+from fedkge.attacks.membership.federated.games import game_about
+from fedkge.attacks.membership.federated.in_federation import Membership, play
+from fedkge.attacks.membership.federated.relation_fit import fitted_relations
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, View
 from fedkge.client import MODELS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.attacks.membership.tampering import Tampering, apart, numbered, push_apart
+from fedkge.attacks.behaviours.tampering import Tampering, apart, numbered, push_apart
 from fedkge.client import MODELS, build_model
 from fedkge.datasets import Synthetic
 from fedkge.errors import DataError, SettingError

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkge.client.negatives import Batch
+from fedkge.client.training.negatives import Batch
 from fedkge.datasets import mark
 from fedkge.datasets.graph import KnowledgeGraph
 from tests.client.conftest import random_graph

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fedkge import experiment
-from fedkge.client.accounting import Event, epsilon
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
+from fedkge.client.privacy.accountant import Event, epsilon
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, TrainingError

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.client.gradients import Objective, TripleGradients, triple_gradients
-from fedkge.client.losses import LOSSES
+from fedkge.client.kernels.gradients import Objective, TripleGradients, triple_gradients
+from fedkge.client.kernels.losses import LOSSES
 from fedkge.client.models import MODELS, Model, build_model
-from fedkge.client.negatives import Batch
 from fedkge.client.privacy.clipping import clip
 from fedkge.client.privacy.norms import triple_norms
+from fedkge.client.training.negatives import Batch
 from fedkge.experiment import ModelSettings
 from tests.client.conftest import random_graph
 from tests.client.privacy.conftest import single

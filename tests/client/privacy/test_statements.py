@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedkge.client.gradients import Objective, triple_gradients
-from fedkge.client.losses import LOSSES, loss_per_triple
+from fedkge.client.kernels.gradients import Objective, triple_gradients
+from fedkge.client.kernels.losses import LOSSES, loss_per_triple
 from fedkge.client.models import MODELS, Model
-from fedkge.client.negatives import Batch
 from fedkge.client.privacy.statements import Statements
+from fedkge.client.training.negatives import Batch
 from tests.client.privacy.conftest import single
 from tests.client.privacy.test_norms import perturbed, summed
 from tests.contracts.model import MARGIN, mixed_batch, tail_batch

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkge.client.accounting import Event
 from fedkge.client.models import MODELS, Model, build_model
-from fedkge.client.negatives import Batch
 from fedkge.client.privacy import Plan, PrivateResult, check_delta, delta_of, train_privately
+from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.steps import PaperStep, SoundStep
+from fedkge.client.training.negatives import Batch
 from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
@@ -209,7 +209,7 @@ def test_transm_must_not_count_confidential_triples(marked) -> None:
 def test_bernoulli_probabilities_come_from_unrestricted_triples(marked, monkeypatch) -> None:
     settings = SMALL.model_copy(update={"corrupt": "both", "sampler": "bernoulli"})
     seen = []
-    from fedkge.client import negatives
+    from fedkge.client.training import negatives
 
     count = negatives.head_shares
     monkeypatch.setattr(negatives, "head_shares", lambda graph: seen.append(len(graph.train)) or count(graph))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fedkge.simulations.recipes.dpkge_epsilon import epsilon_by_share, epsilon_over_epochs, epsilon_tables
-from fedkge.simulations.recipes.dpkge_paper import CLIP_STUDY, LINK_PREDICTION, METHODS, SIGMAS
+from fedkge.simulations.studies.dpkge.dpkge_epsilon import (
+    epsilon_by_share,
+    epsilon_over_epochs,
+    epsilon_tables,
+)
+from fedkge.simulations.studies.dpkge.dpkge_paper import CLIP_STUDY, LINK_PREDICTION, METHODS, SIGMAS
 
 
 @pytest.fixture(scope="module")

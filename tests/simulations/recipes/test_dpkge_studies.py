@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 from fedkge.datasets.load import load
-from fedkge.simulations.recipes import RECIPES, dpkge_attacker, dpkge_clusters, dpkge_plots
-from fedkge.simulations.recipes.dpkge_cells import Cell, graph_of, measured, train_cell
-from fedkge.simulations.recipes.dpkge_epsilon import epsilon_over_epochs
-from fedkge.simulations.recipes.dpkge_utility import link_cells, measure_cells
+from fedkge.simulations.studies import RECIPES
+from fedkge.simulations.studies.dpkge import dpkge_attacker, dpkge_clusters, dpkge_plots
+from fedkge.simulations.studies.dpkge.dpkge_cells import Cell, graph_of, measured, train_cell
+from fedkge.simulations.studies.dpkge.dpkge_epsilon import epsilon_over_epochs
+from fedkge.simulations.studies.dpkge.dpkge_utility import link_cells, measure_cells
 
 
 @pytest.fixture(scope="module")

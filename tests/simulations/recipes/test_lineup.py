@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from fedkge.errors import InputError, SettingError, UnknownNameError
-from fedkge.simulations.recipes.cells import TableCell
-from fedkge.simulations.recipes.lineup import line_up, summit
-from fedkge.simulations.recipes.selection import select
-from fedkge.simulations.recipes.study import Quantity, study
+from fedkge.simulations.studies.against_published import line_up, summit
+from fedkge.simulations.studies.cells import TableCell
+from fedkge.simulations.studies.selection import select
+from fedkge.simulations.studies.study import Quantity, study
 
 CELLS = [
     TableCell({"dataset": dataset, "clients": clients}, lambda workshop: [])

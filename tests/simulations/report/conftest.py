@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 from tests.simulations.conftest import PLAIN, TINY
 
 VOID = {"meta", "img", "br", "input", "link"}

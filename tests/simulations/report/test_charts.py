@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedkge.simulations.report.bars import Bar, BarChart
-from fedkge.simulations.report.drawing import WIDTH
-from fedkge.simulations.report.lines import LineChart, Series
-from fedkge.simulations.report.ticks import decades, nice_ticks
+from fedkge.simulations.report.charts.bars import Bar, BarChart
+from fedkge.simulations.report.charts.drawing import WIDTH
+from fedkge.simulations.report.charts.lines import LineChart, Series
+from fedkge.simulations.report.charts.ticks import decades, nice_ticks
 
 SIZES = st.floats(-1e9, 1e9)
 POINTS = st.lists(st.tuples(st.integers(0, 500), st.floats(-1e6, 1e6)), min_size=1, max_size=300)

@@ -15,11 +15,11 @@ from scipy.stats import t as student
 from fedkge.errors import InputError
 from fedkge.simulations import report
 from fedkge.simulations.report import write_report
-from fedkge.simulations.report.drawing import WIDTH
+from fedkge.simulations.report.charts.drawing import WIDTH
+from fedkge.simulations.report.charts.lines import NUM_COLOURS
 from fedkge.simulations.report.findings import worst
-from fedkge.simulations.report.lines import NUM_COLOURS
-from fedkge.simulations.report.run_folder import RunFolder
-from fedkge.simulations.rows import row_of
+from fedkge.simulations.runs.rows import row_of
+from fedkge.simulations.runs.run_folder import RunFolder
 from tests.simulations.report.conftest import Seen
 from tests.simulations.test_data_commands import fedkge
 

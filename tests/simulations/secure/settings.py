@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedkge.experiment import Experiment
-from fedkge.simulations import engines
+from fedkge.simulations.runs import engines
 
 Make = Callable[..., Experiment]
 Carried = list[tuple[engines.Letter, bytes | None]]

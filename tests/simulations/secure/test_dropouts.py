@@ -14,8 +14,8 @@ from fedkge.client.secure import SecureParticipant
 from fedkge.errors import FederationError, TamperError
 from fedkge.exchange import Download, Upload, encode
 from fedkge.server.sums import Total
-from fedkge.simulations import runs
-from fedkge.simulations.worker import Worker
+from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.worker import Worker
 from tests.simulations.mishaps import Crash, crash_in, failing, failures
 from tests.simulations.secure.settings import FIVE, PLAIN, Make
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from fedkge.errors import FederationError
-from fedkge.simulations import runs
-from fedkge.simulations.worker import Worker
+from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.worker import Worker
 from tests.simulations.mishaps import Crash, crash_in, failures, run_with_dying_workers
 from tests.simulations.secure.settings import Make
 

@@ -16,8 +16,8 @@ from fedkge.client.participant import Participant
 from fedkge.client.secure import SecureParticipant
 from fedkge.datasets import load_graph
 from fedkge.exchange import Download, decode
-from fedkge.figures import TRAINING
-from fedkge.simulations import runs
+from fedkge.metrics import TRAINING
+from fedkge.simulations.runs import run as runs
 from tests.simulations.secure.settings import Carried, Make
 
 

@@ -16,12 +16,12 @@ from fedkge.crypto.wire import HEADER_SIZE, SERVER, Kind, Writer
 from fedkge.datasets import load_graph
 from fedkge.errors import FederationError, SettingError, TamperError
 from fedkge.experiment import Experiment
-from fedkge.figures import TRAINING
+from fedkge.metrics import TRAINING
 from fedkge.server.messenger import Messenger
 from fedkge.server.privacy import check_privacy
 from fedkge.server.secure import SecureFederation
 from fedkge.server.sums import Total
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 from tests.simulations.mishaps import Crash, crash_in, failing, failures
 from tests.simulations.secure.settings import FIVE, PLAIN, Make
 

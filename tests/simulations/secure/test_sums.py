@@ -16,7 +16,7 @@ from fedkge.exchange import Table, Upload
 from fedkge.server.aggregation import mean_over_holders
 from fedkge.server.secure import SecureFederation
 from fedkge.server.sums import Total
-from fedkge.simulations import runs
+from fedkge.simulations.runs import run as runs
 from tests.simulations.secure.settings import FIVE, Make
 
 

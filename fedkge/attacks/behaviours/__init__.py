@@ -1,0 +1,1 @@
+"""Malicious clients: what they do around the honest client."""

@@ -1,0 +1,1 @@
+"""Canary audits: how much privacy a training mechanism is proven to lack."""

@@ -1,0 +1,1 @@
+"""Membership inference on one model that somebody trained and published."""

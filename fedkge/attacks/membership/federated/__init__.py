@@ -1,0 +1,1 @@
+"""Membership inference from what an adversary of a federation received."""

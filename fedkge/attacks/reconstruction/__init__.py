@@ -1,0 +1,1 @@
+"""Knowledge-graph reconstruction: entities, relations and triples out of embeddings."""

@@ -1,0 +1,1 @@
+"""Compiled loops over rows; numba is imported here and in crypto's kernels only."""

@@ -1,0 +1,217 @@
+"""Optimisers that update some rows of a table in place; their state leaves and enters as numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.compiled import compiled
+from fedkge.errors import DataError, UnknownNameError
+
+__all__ = [
+    "OPTIMIZERS",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "Descent",
+    "LazyAdam",
+    "Moving",
+    "Optimizer",
+    "Rule",
+    "State",
+    "build_optimizer",
+    "move",
+]
+
+State = dict[str, NDArray[Any]]
+
+
+class Moving(NamedTuple):
+    """A table and what an optimiser keeps beside it: arrays of the same shape, or empty ones."""
+
+    table: Floats
+    first: Floats
+    second: Floats
+
+
+class Descent(IntEnum):
+    """The ways of moving a row that kernels know."""
+
+    ADAM = 0
+    ADAGRAD = 1
+    SGD = 2
+
+
+class Rule(NamedTuple):
+    """How a row moves, and the numbers of one step."""
+
+    descent: int
+    steps: int
+    rate: float
+    beta1: float
+    beta2: float
+    epsilon: float
+
+
+_ADAM, _ADAGRAD, _SGD = (int(descent) for descent in Descent)
+
+
+class Optimizer:
+    """Moves the rows of named tables against their gradients; how, `move` knows by its descent."""
+
+    descent: ClassVar[Descent]
+    dense: ClassVar[bool]  # whether a row without a gradient moves too
+    moments: ClassVar[tuple[str, ...]] = ()  # the arrays kept per table, each as large as the table
+    beta1: ClassVar[float] = 0.0
+    beta2: ClassVar[float] = 0.0
+    epsilon: ClassVar[float] = 0.0
+
+    def __init__(self, tables: Mapping[str, Floats], learning_rate: float) -> None:
+        self.tables = tables
+        self.learning_rate = learning_rate
+        self.steps = 0
+        self.kept = {name: [np.zeros_like(table) for _ in self.moments] for name, table in tables.items()}
+        none = np.empty((0, 0), dtype=np.float32)
+        self.moving = {
+            name: Moving(table, *self.kept[name], *[none] * (2 - len(self.moments)))
+            for name, table in tables.items()
+        }
+
+    def begin_step(self) -> None:
+        """Count a step; the updates that follow belong to it."""
+        self.steps += 1
+
+    @property
+    def rule(self) -> Rule:
+        """What `move` does at this step."""
+        return Rule(int(self.descent), self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
+
+    @final
+    def update(self, name: str, rows: Ids, gradient: Floats) -> None:
+        """Move tables[name][rows] (r, w) against gradient (r, w)."""
+        move(self.rule, self.moving[name], rows, gradient)
+
+    def state(self) -> State:
+        """Everything that a later step depends on, besides the tables."""
+        arrays: State = {"steps": np.array(self.steps, dtype=np.int64)}
+        for name, kept in self.kept.items():
+            for moment, array in zip(self.moments, kept, strict=True):
+                arrays[f"{name}.{moment}"] = array.copy()
+        return arrays
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from an exported state."""
+        expected = {"steps"} | {f"{name}.{moment}" for name in self.tables for moment in self.moments}
+        if set(state) != expected:
+            raise DataError(
+                f"the state of a {type(self).__name__} has {', '.join(sorted(expected))}, "
+                f"not {', '.join(sorted(state))}; resume with the optimizer that wrote it"
+            )
+        for name, kept in self.kept.items():
+            for moment, array in zip(self.moments, kept, strict=True):
+                given = state[f"{name}.{moment}"]
+                if given.shape != array.shape:
+                    raise DataError(
+                        f"optimizer state {name}.{moment} has shape {given.shape}, the table {array.shape}; "
+                        "resume with the model that wrote it"
+                    )
+                array[:] = given
+        self.steps = int(state["steps"])
+
+
+class Adam(Optimizer):
+    """Kingma and Ba (2015), every row at every step, as torch.optim.Adam and the FedR authors' code do."""
+
+    descent = Descent.ADAM
+    dense = True
+    moments = ("mean", "variance")
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+
+
+class LazyAdam(Adam):
+    """Adam that leaves rows without a gradient alone, as torch.optim.SparseAdam does."""
+
+    dense = False
+
+
+class Adagrad(Optimizer):
+    """Duchi, Hazan and Singer (2011)."""
+
+    descent = Descent.ADAGRAD
+    dense = False
+    moments = ("sum",)
+    epsilon = 1e-10
+
+
+class SGD(Optimizer):
+    """Plain stochastic gradient descent: no momentum, no decay."""
+
+    descent = Descent.SGD
+    dense = False
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "Adam": Adam,
+    "LazyAdam": LazyAdam,
+    "Adagrad": Adagrad,
+    "SGD": SGD,
+}
+
+
+def build_optimizer(name: str, tables: Mapping[str, Floats], learning_rate: float) -> Optimizer:
+    """The optimiser of that name, or an error with the nearest one."""
+    if name not in OPTIMIZERS:
+        raise UnknownNameError("optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[name](tables, learning_rate)
+
+
+@compiled
+def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    """Move the rows of a table against a gradient (rows, w)."""
+    if rule.descent == _ADAM:
+        _adam(rule, moving, rows, gradient)
+    elif rule.descent == _ADAGRAD:
+        _adagrad(rule, moving, rows, gradient)
+    else:
+        _sgd(rule, moving, rows, gradient)
+
+
+@compiled
+def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate / (1 - rule.beta1**rule.steps))
+    correction = np.float32(1 / np.sqrt(1 - rule.beta2**rule.steps))
+    epsilon = np.float32(rule.epsilon)
+    # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
+    keep_mean, take_mean = np.float32(rule.beta1), np.float32(1 - rule.beta1)
+    keep_variance, take_variance = np.float32(rule.beta2), np.float32(1 - rule.beta2)
+    for i in range(rows.shape[0]):
+        x, m, v = moving.table[rows[i]], moving.first[rows[i]], moving.second[rows[i]]
+        g = gradient[i]
+        for k in range(g.shape[0]):
+            m[k] = keep_mean * m[k] + take_mean * g[k]
+            v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
+            x[k] -= rate * m[k] / (np.sqrt(v[k]) * correction + epsilon)
+
+
+@compiled
+def _adagrad(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate, epsilon = np.float32(rule.rate), np.float32(rule.epsilon)
+    for i in range(rows.shape[0]):
+        x, s, g = moving.table[rows[i]], moving.first[rows[i]], gradient[i]
+        for k in range(g.shape[0]):
+            s[k] += g[k] * g[k]
+            x[k] -= rate * g[k] / (np.sqrt(s[k]) + epsilon)
+
+
+@compiled
+def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate)
+    for i in range(rows.shape[0]):
+        x, g = moving.table[rows[i]], gradient[i]
+        for k in range(g.shape[0]):
+            x[k] -= rate * g[k]

@@ -1,0 +1,265 @@
+"""The pickle in which FedE, FedR and their successors exchange splits, read without executing it.
+
+A list with one dict per client: `train | valid | test` -> `edge_index` (2, n) and `edge_type` (n,) in local
+ids, `edge_index_ori` and `edge_type_ori` in global ids. It carries no labels: they lie beside it, in
+`NAME.entities.tsv` and `NAME.relations.tsv`; where these are absent, a global id is its own label.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.datasets.about import confirm, write_about
+from fedkge.datasets.formats.container import Member
+from fedkge.datasets.formats.text import read_labels, write_labels
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph
+from fedkge.datasets.split import Split
+from fedkge.errors import DataError
+from fedkge.storage import staged
+
+__all__ = ["COMPANIONS", "companions", "read_pickle", "write_pickle"]
+
+COMPANIONS = ("entities.tsv", "relations.tsv", "split.json")  # beside NAME.pkl, as NAME.entities.tsv, …
+
+Client = dict[str, dict[str, NDArray[np.int64]]]
+
+_ORDER = ("train", "test", "valid")  # as the published files have it
+_NUMBERS = {f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)} - {"f1"}
+_MOST_IDS = 10_000_000  # every id up to the largest gets a label, so that the file's numbering is kept
+
+
+def companions(path: Path) -> list[Path]:
+    """The files that belong to a pickle and lie beside it: two vocabularies, and what it is."""
+    stem = path.name.removesuffix(".gz").removesuffix(".pkl")
+    return [path.with_name(f"{stem}.{ending}") for ending in COMPANIONS]
+
+
+def read_pickle(member: Member, beside: Mapping[str, Member] | None = None) -> Split:
+    """The split in a FedE pickle, its numbering kept; `beside` has its companions by ending."""
+    beside = beside or {}
+    clients = _checked(_load(member), member.origin)
+    entities = _vocabulary(clients, "edge_index_ori", beside.get("entities.tsv"), member.origin)
+    relations = _vocabulary(clients, "edge_type_ori", beside.get("relations.tsv"), member.origin)
+    graphs = [
+        _graph(client, f"client-{number}", entities, relations, f"{member.origin}, client {number}")
+        for number, client in enumerate(clients)
+    ]
+    split = Split(member.stem, tuple(graphs), entities, relations, partition="given")
+    return confirm(split, beside["split.json"]) if "split.json" in beside else split
+
+
+def write_pickle(path: Path, split: Split) -> None:
+    """Write a split in the FedE format; global ids number the labels, which are written beside it."""
+    for graph in split.clients:
+        _refuse_what_is_lost(graph)
+    records = _records(split)
+    entities, relations, about = companions(path)
+    with (
+        staged(path) as pickled,
+        staged(entities) as entity_file,
+        staged(relations) as relation_file,
+        staged(about) as about_file,
+    ):
+        write_labels(entity_file, split.entity_labels)
+        write_labels(relation_file, split.relation_labels)
+        write_about(about_file, split)
+        with pickled.open("wb") as file:
+            pickle.dump(records, file, protocol=4)
+
+
+def _refuse_what_is_lost(graph: KnowledgeGraph) -> None:
+    if any(graph.marks(name).any() for name in SPLITS):
+        raise DataError("a FedE .pkl cannot carry confidential marks; write a folder instead")
+    held = np.zeros(graph.num_entities, dtype=bool)
+    held[graph.triples[:, [0, 2]]] = True
+    said = np.zeros(graph.num_relations, dtype=bool)
+    said[graph.triples[:, 1]] = True
+    for used, labels in ((held, graph.entity_labels), (said, graph.relation_labels)):
+        if not used.all():
+            raise DataError(
+                f"{graph.name}: '{labels[int(used.argmin())]}' is in no triple, and a FedE .pkl cannot carry "
+                "it; write a folder instead"
+            )
+
+
+def _records(split: Split) -> list[Client]:
+    clients: list[Client] = []
+    for graph, entity, relation in zip(split.clients, split.entity_ids, split.relation_ids, strict=True):
+        record: Client = {}
+        for name in _ORDER:
+            head, rel, tail = graph[name].astype(np.int64).T
+            record[name] = {
+                "edge_index": np.stack([head, tail]),
+                "edge_type": rel.copy(),
+                "edge_index_ori": np.stack([entity[head], entity[tail]]),
+                "edge_type_ori": relation[rel],
+            }
+        clients.append(record)
+    return clients
+
+
+def _vocabulary(clients: list[Client], key: str, file: Member | None, origin: str) -> tuple[str, ...]:
+    """The label of every global id."""
+    most = max(int(_both(client, key).max(initial=-1)) for client in clients)
+    if file is not None:
+        labels = tuple(read_labels(file))
+        if most >= len(labels):
+            raise DataError(
+                f"{origin}: '{key}' has id {most}, but {file.origin} has only {len(labels)} labels; "
+                "remove it and the other files beside the pickle if they belong to another one"
+            )
+        return labels
+    if most >= _MOST_IDS:
+        raise DataError(
+            f"{origin}: '{key}' has id {most}; number entities and relations from 0, below {_MOST_IDS:,}"
+        )
+    return tuple(map(str, range(most + 1)))
+
+
+def _latin1(text: object, encoding: object) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError("an encoding other than latin1")
+    return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    return b""  # how old protocols write the contents of an empty array
+
+
+class _Dtype:
+    """Stands in for numpy's own, whose state in a damaged or hostile file can break the interpreter."""
+
+    def __init__(self, code: str, *_: object) -> None:
+        if code not in _NUMBERS:
+            raise pickle.UnpicklingError(f"it holds arrays of '{code}'")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array:
+    """Stands in for numpy's own, and holds the array once its state has been read."""
+
+    value: NDArray[Any] = np.empty(0)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, raw = state
+        if not isinstance(raw, bytes | bytearray):
+            raise pickle.UnpicklingError("an array without bytes")
+        self.value = np.frombuffer(bytes(raw), kind.dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _reconstruct(*_: object) -> _Array:
+    return _Array()
+
+
+def _frombuffer(raw: bytes, kind: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
+    array = _Array()
+    array.__setstate__((1, shape, kind, order == "F", raw))
+    return array
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Admits what rebuilds arrays of numbers, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        core = module.replace("numpy._core", "numpy.core")
+        allowed: dict[tuple[str, str], Callable[..., Any]] = {
+            ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+            ("numpy.core.numeric", "_frombuffer"): _frombuffer,
+            ("numpy", "ndarray"): _Array,
+            ("numpy", "dtype"): _Dtype,
+            ("_codecs", "encode"): _latin1,
+            ("__builtin__", "bytes"): _no_bytes,
+            ("builtins", "bytes"): _no_bytes,
+        }
+        if (core, name) not in allowed:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return allowed[core, name]
+
+
+def _load(member: Member) -> object:
+    try:
+        return _ArraysOnly(io.BytesIO(member.read())).load()
+    except pickle.UnpicklingError as error:
+        raise DataError(
+            f"{member.origin}: not a FedE split: {error}; only lists, dicts and numpy arrays are admitted, "
+            "because a pickle can execute code"
+        ) from error
+    except DataError:
+        raise
+    except Exception as error:  # damaged opcodes raise anything
+        raise DataError(
+            f"{member.origin}: a damaged or truncated pickle ({error}); fetch it again"
+        ) from error
+
+
+def _checked(data: object, origin: str) -> list[Client]:
+    if not isinstance(data, list) or not data:
+        raise DataError(f"{origin}: expected a list with one dict per client, found {type(data).__name__}")
+    return [_checked_client(client, f"{origin}, client {number}") for number, client in enumerate(data)]
+
+
+def _checked_client(client: object, origin: str) -> Client:
+    if not isinstance(client, dict):
+        raise DataError(f"{origin}: expected a dict, found {type(client).__name__}")
+    checked: Client = {}
+    for split in SPLITS:
+        part = client.get(split)
+        if not isinstance(part, dict):
+            raise DataError(f"{origin}: no '{split}' in it; known: {', '.join(map(str, client))}")
+        checked[split] = {}
+        for key, shape in (("edge_index", (2, -1)), ("edge_type", (-1,))):
+            for full in (key, f"{key}_ori"):
+                held = part.get(full)
+                array = held.value if isinstance(held, _Array) else None
+                if array is not None and array.size == 0:  # numpy calls an empty list float
+                    array = np.zeros([max(size, 0) for size in shape], dtype=np.int64)
+                if array is None or array.dtype.kind not in "iu" or array.ndim != len(shape):
+                    raise DataError(f"{origin}: '{split}' needs '{full}', an integer array of shape {shape}")
+                checked[split][full] = array.astype(np.int64)
+        if len({array.shape[-1] for array in checked[split].values()}) != 1:
+            raise DataError(f"{origin}: the arrays of '{split}' have different lengths")
+        if any(len(array) != 2 for key, array in checked[split].items() if key.startswith("edge_index")):
+            raise DataError(f"{origin}: 'edge_index' of '{split}' needs two rows, heads and tails")
+        if any(array.min(initial=0) < 0 for array in checked[split].values()):
+            raise DataError(f"{origin}: a negative id in '{split}'")
+    return checked
+
+
+def _both(client: Client, key: str) -> NDArray[np.int64]:
+    return np.concatenate([client[split][key].ravel() for split in SPLITS])
+
+
+def _labels(client: Client, key: str, labels: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    """The label of each local id; a local id must stand for one global id, and none may be left out."""
+    local, ori = _both(client, key), _both(client, f"{key}_ori")
+    pairs = np.unique(np.stack([local, ori]), axis=1)  # (2, k), sorted by local id
+    if not np.array_equal(pairs[0], np.arange(pairs.shape[1])) or len(np.unique(pairs[1])) != pairs.shape[1]:
+        raise DataError(
+            f"{origin}: local and global ids of '{key}' do not match one to one, from 0 without gaps"
+        )
+    return tuple(labels[number] for number in pairs[1].tolist())
+
+
+def _graph(
+    client: Client, name: str, entities: tuple[str, ...], relations: tuple[str, ...], origin: str
+) -> KnowledgeGraph:
+    arrays = {
+        split: np.stack([part["edge_index"][0], part["edge_type"], part["edge_index"][1]], axis=1)
+        for split, part in client.items()
+    }
+    return KnowledgeGraph.from_ids(
+        name,
+        _labels(client, "edge_index", entities, origin),
+        _labels(client, "edge_type", relations, origin),
+        arrays,
+    )

@@ -1,0 +1,116 @@
+"""`fedkge attack`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedkge.errors import SettingError, UnknownNameError
+
+if TYPE_CHECKING:
+    from fedkge.attacks import Finding
+
+__all__ = ["attack_recorded_run"]
+
+_HEADLINES = ("ERR", "TRR", "entity recall", "relation recall", "recall", "presence AUC")
+
+
+def attack_recorded_run(
+    folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run with adversary.record on.")],
+    attack: Annotated[
+        list[str] | None, typer.Option(help="See 'fedkge list attacks'. May be repeated.")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="paper or rigorous (default: both).")] = None,
+    colluders: Annotated[
+        str | None, typer.Option(help="Clients separated by commas (default: the experiment's).")
+    ] = None,
+    leak_ratio: Annotated[
+        list[float] | None, typer.Option(help="Share of its pairs that a colluder leaks. May be repeated.")
+    ] = None,
+    plots: Annotated[bool, typer.Option(help="Also draw the findings.")] = True,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another attacked run for the privacy–utility plot.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")] = False,
+) -> None:
+    """Attack what a run recorded: what could the server, its colluders or a curious client reconstruct?"""
+    from fedkge.attacks import PROTOCOLS  # takes seconds to import
+    from fedkge.simulations.report import write_report
+    from fedkge.simulations.runs.attacking import attack_run, publish
+
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise UnknownNameError("protocol", protocol, PROTOCOLS)
+    chosen = [each for each in PROTOCOLS if protocol in (None, each)]
+    with Console(stderr=True, quiet=quiet).status("attacking") as status:
+        findings = attack_run(
+            folder, attack or (), chosen, _clients(colluders), leak_ratio or (), status.update
+        )
+    result = publish(folder, findings)
+    write_report([folder])
+    beside_others = folder.resolve().parent
+    if (beside_others / "comparison.json").exists():
+        write_report([beside_others])
+    if plots:
+        from fedkge.simulations.report.charts.attack_plots import draw_findings
+
+        draw_findings(folder, findings, beside or ())
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        return
+    _show(findings)
+    print(f"written to {result.folder / 'findings.csv'}")
+
+
+def _is_headline(finding: Finding) -> bool:
+    """The first figures of each attack; of membership, those that cold starts do not explain."""
+    if finding.attack == "membership":
+        return finding.metric in ("auc", "accuracy") and finding.regime.endswith("entity-seen without it")
+    return finding.possible and finding.metric in _HEADLINES
+
+
+def _clients(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise SettingError(f"--colluders '{text}': expected client numbers such as 0,1") from None
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table(
+        "protocol",
+        "adversary",
+        "view",
+        "leak",
+        "client",
+        "metric",
+        "value",
+        "95 % interval",
+        "guessing",
+        box=None,
+    )
+    for each in findings:
+        if not _is_headline(each):
+            continue
+        what = f"{each.metric} ({each.regime})" if each.regime else each.metric
+        interval = "" if each.low is None else f"{each.low:.4f}–{each.high:.4f}"
+        value = f"{each.value:.4f}"
+        guess = "" if each.baseline is None else f"{each.baseline:.4f}"
+        place = (each.protocol, each.adversary, each.view, f"{each.leak_ratio:.0%}", str(each.target))
+        table.add_row(*place, what, value, interval, guess)
+    Console(width=None if Console().is_terminal else 200).print(table)
+    reasons = {
+        f"{each.metric} by {each.adversary} on {each.view}: {each.note}"
+        for each in findings
+        if not each.possible
+    }
+    for reason in sorted(reasons):
+        print(f"not possible: {reason}")

@@ -1,0 +1,81 @@
+"""Runs as they look while they run: round, loss, validation MRR, bytes, time left."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedkge.server.progress import Observer
+from fedkge.server.progress import Progress as RunProgress
+
+if TYPE_CHECKING:
+    from fedkge.simulations.studies.cells import TableCell
+
+__all__ = ["CellDisplay", "RunDisplay", "human_bytes"]
+
+
+class RunDisplay:
+    """Progress bars on stderr, one for each run that is tracked."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            TextColumn("left at most"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True, quiet=quiet),
+            transient=True,
+        )
+
+    def track(self, title: str) -> Observer:
+        """A bar for one more run; call what comes back with each step."""
+        task = self.progress.add_task(title, total=None, state="setting up")
+        loss = mrr = "…"
+
+        def step(now: RunProgress) -> None:
+            nonlocal loss, mrr
+            loss = loss if now.loss is None else f"{now.loss:.3f}"
+            mrr = mrr if now.mrr is None else f"{now.mrr:.4f} (best {now.best_mrr:.4f})"
+            state = f"round {now.round}/{now.rounds}  loss {loss}  valid MRR {mrr}  {human_bytes(now.bytes)}"
+            self.progress.update(task, completed=now.round, total=now.rounds, state=state)
+
+        return step
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+
+
+class CellDisplay(RunDisplay):
+    """One bar for the cells of a table, and below it one for the run of the cell that is being measured."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self.cells = self.progress.add_task("cells", total=None, state="")
+
+    def show(self, cell: TableCell, place: int, count: int) -> Observer:
+        """The next cell; the bar of the one before goes."""
+        for task in self.progress.task_ids:
+            if task != self.cells:
+                self.progress.remove_task(task)
+        self.progress.update(self.cells, completed=place, total=count, state=f"{place} of {count}")
+        return self.track(cell.title)
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

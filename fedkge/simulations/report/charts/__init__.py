@@ -1,0 +1,1 @@
+"""Charts in SVG and plots."""

@@ -1,0 +1,1 @@
+"""Runs: engines, folders, comparisons, trackers."""

@@ -1,0 +1,78 @@
+"""The command line as functions, for scripts and notebooks: no console, no event loop, no global state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedkge.experiment import Experiment
+from fedkge.server.progress import Observer
+from fedkge.simulations.cli.display import RunDisplay
+from fedkge.simulations.experiments.defaults import QUICKSTART, free_folder
+from fedkge.simulations.runs import comparison
+from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.comparison import Comparison, Watch
+from fedkge.simulations.runs.run import RunResult
+
+__all__ = ["compare", "open_run", "resume", "run"]
+
+Source = Experiment | Path | str
+
+
+def run(
+    experiment: Source | None = None,
+    out: Path | str | None = None,
+    *,
+    progress: bool = False,
+    track: Sequence[str] = (),
+) -> RunResult:
+    """Run an experiment, or the file of one, or the quickstart; `out` is a new folder."""
+    chosen = _experiment(experiment)
+    folder = Path(out) if out else free_folder(f"{chosen.name}-{chosen.federation.strategy}")
+    with _watch(progress) as watch:
+        return runs.run(chosen, folder, _observer(watch, chosen.federation.strategy), track=track)
+
+
+def resume(folder: Path | str, *, progress: bool = False, track: Sequence[str] = ()) -> RunResult:
+    """Go on with a run that was stopped."""
+    with _watch(progress) as watch:
+        return runs.resume(Path(folder), _observer(watch, str(folder)), track=track)
+
+
+def compare(
+    experiment: Source | None = None,
+    strategies: Sequence[str] = ("Local", "FedE", "FedR"),
+    out: Path | str | None = None,
+    *,
+    seeds: int = 1,
+    progress: bool = False,
+    track: Sequence[str] = (),
+) -> Comparison:
+    """Run several strategies on the same data."""
+    chosen = _experiment(experiment)
+    folder = Path(out) if out else free_folder(f"{chosen.name}-comparison")
+    with _watch(progress) as watch:
+        return comparison.compare(chosen, strategies, folder, seeds, watch, track)
+
+
+def open_run(folder: Path | str) -> RunResult:
+    """A run that ended earlier."""
+    return runs.result_of(Path(folder))
+
+
+def _experiment(source: Source | None) -> Experiment:
+    return source if isinstance(source, Experiment) else Experiment.load(Path(source or QUICKSTART))
+
+
+@contextmanager
+def _watch(progress: bool) -> Iterator[Watch | None]:
+    if not progress:
+        yield None
+        return
+    with RunDisplay() as display:
+        yield display.track
+
+
+def _observer(watch: Watch | None, title: str) -> Observer | None:
+    return watch(title) if watch else None

@@ -1,0 +1,44 @@
+"""Studies of published papers, by name: each returns a tidy frame with the published figures beside ours.
+
+A recipe is called with a scale, a seed and a folder; what the folder has already is not measured again.
+"""
+
+from __future__ import annotations
+
+from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
+from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
+from fedkge.simulations.studies.dpkge.dpkge_audit import privacy_audit
+from fedkge.simulations.studies.dpkge.dpkge_clusters import clustering
+from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
+from fedkge.simulations.studies.fedr.reconstruction_study import reconstruction_tables
+from fedkge.simulations.studies.kg_mia import membership_study as membership
+from fedkge.simulations.studies.leakage import leakage_over_epsilon
+from fedkge.simulations.studies.scale import Scale
+from fedkge.simulations.studies.study import Recipe
+
+__all__ = ["RECIPES", "Recipe", "Scale"]
+
+RECIPES: dict[str, Recipe] = {
+    "fedr-table-2": fedr_tables.link_prediction,
+    "fedr-table-5": fedr_tables.client_statistics,
+    "fedr-table-7": fedr_tables.rotate_on_three,
+    "fedr-figure-2": fedr_figures.hit_rates,
+    "fedr-figure-3": fedr_figures.rounds_to_target,
+    "fedr-figure-4": fedr_figures.loss_curves,
+    "fedr-reconstruction": reconstruction_tables,
+    "leakage-over-epsilon": leakage_over_epsilon,
+    "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
+    "dpkge-epsilon-epochs": dpkge_epsilon.epsilon_over_epochs,
+    "dpkge-epsilon-share": dpkge_epsilon.epsilon_by_share,
+    "dpkge-link-prediction": dpkge_utility.link_prediction,
+    "dpkge-clip": dpkge_utility.clip_study,
+    "dpkge-loss": dpkge_utility.loss_curves,
+    "dpkge-share": dpkge_utility.share_sweep,
+    "dpkge-clustering": clustering,
+    "dpkge-attacker": attacker_ranks,
+    "dpkge-neighbours": neighbouring_graphs,
+    "dpkge-audit": privacy_audit,
+    "membership": membership.tables,
+    "membership-datasets": membership.cross_datasets,
+    "membership-models": membership.cross_models,
+}

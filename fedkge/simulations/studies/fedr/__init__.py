@@ -1,0 +1,1 @@
+"""FedR (Zhang et al., 2022)."""

@@ -1,0 +1,1 @@
+"""Membership inference attacks on knowledge graphs (Wang et al., 2021)."""

@@ -1,0 +1,105 @@
+"""Measuring a published table again: cell by cell, each kept at once, and written down whenever it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedkge.errors import SettingError, UnknownNameError
+from fedkge.server.progress import Observer
+from fedkge.simulations.report import FILE
+from fedkge.simulations.runs.environment import describe
+from fedkge.simulations.studies import RECIPES, Recipe, Scale
+from fedkge.simulations.studies.cells import TableCell, Workshop
+from fedkge.simulations.studies.page import reproduction_page
+from fedkge.simulations.studies.reproduction import Reproduction
+from fedkge.simulations.studies.selection import select
+from fedkge.storage import staged
+
+__all__ = ["Order", "Watch"]
+
+Watch = Callable[[TableCell, int, int], Observer]  # a cell, its place, of how many; to whatever shows its run
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which recipe, at what scale, how many seeds, which cells, and where to."""
+
+    name: str
+    folder: Path
+    scale: Scale = "quick"
+    seeds: int | None = None
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in RECIPES:
+            raise UnknownNameError("recipe", self.name, RECIPES)
+        if self.recipe.seeds is None and self.seeds not in (None, 1):
+            raise SettingError(f"--seeds {self.seeds}: {self.name} draws nothing at random; leave it out")
+
+    @property
+    def recipe(self) -> Recipe:
+        return RECIPES[self.name]
+
+    @cached_property
+    def cells(self) -> list[TableCell]:
+        """The whole recipe, for these seeds."""
+        return self.recipe.cells(self.scale, None if self.seeds is None else range(self.seeds))
+
+    @cached_property
+    def wanted(self) -> list[TableCell]:
+        return select(self.cells, self.only) if self.only else self.cells
+
+    @property
+    def place(self) -> Path:
+        """Where the table goes; runs and cells are beside it, for other recipes to share."""
+        return self.folder / f"{self.name}-{self.scale}"
+
+    @property
+    def command(self) -> str:
+        """The words that ask for the same again, and go on where it stopped."""
+        seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        only = [part for wish in self.only for part in ("--only", wish)]
+        words = ["fedkge", "reproduce", self.name, "--scale", self.scale, *seeds, *only]
+        return " ".join([*words, "--out", str(self.folder)])
+
+    def fill(self, watch: Watch) -> Reproduction:
+        """Measure what is missing; whatever stops it, the finished cells are on disk and in the table."""
+        shelf = self.recipe.shelf(self.folder, self.scale)
+        wanted = self.wanted
+        try:
+            for place, cell in enumerate(wanted):
+                cell.rows(Workshop(self.folder, watch(cell, place, len(wanted))), shelf)
+        finally:
+            found = self.found()
+            if found.finished:
+                self.write(found)
+        return found
+
+    def found(self) -> Reproduction:
+        """All finished cells of the recipe, asked for now or before."""
+        shelf = self.recipe.shelf(self.folder, self.scale)
+        finished = [rows for cell in self.cells if (rows := cell.kept(shelf)) is not None]
+        return Reproduction(
+            self.name,
+            self.recipe,
+            self.scale,
+            self.command,
+            [row for rows in finished for row in rows],
+            list(dict.fromkeys(key for cell in self.cells for key in cell.keys)),
+            len(finished),
+            len(self.cells),
+        )
+
+    def write(self, found: Reproduction) -> None:
+        """cells.csv, table.md and a page to look at."""
+        facts = describe()
+        made = f"{facts['started'][:10]}, fedkge {facts['fedkge']}, commit {facts['commit'] or 'unknown'}."
+        with staged(self.place / "cells.csv") as path:
+            found.frame.to_csv(path, index=False)
+        with staged(self.place / "table.md") as path:
+            path.write_text(found.markdown(made), encoding="utf-8")
+        with staged(self.place / FILE) as path:
+            path.write_text(reproduction_page(found, facts).html(), encoding="utf-8")

@@ -1,0 +1,151 @@
+"""The report of a reproduction: how close it came, how much is done, every line, and how to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from math import isfinite
+from typing import Any
+
+import pandas as pd
+
+from fedkge.simulations.report.charts.bars import Bar, BarChart
+from fedkge.simulations.report.charts.lines import LineChart, Series
+from fedkge.simulations.report.page import Answer, Figure, Page, Section, Table
+from fedkge.simulations.report.words import several
+from fedkge.simulations.studies.reproduction import HEADER, Reproduction, shown
+
+__all__ = ["reproduction_page"]
+
+_MOST_BARS = 40
+_LONG = 60
+
+
+def reproduction_page(found: Reproduction, environment: Mapping[str, Any]) -> Page:
+    return Page(
+        found.recipe.about.removesuffix("."),
+        [f"Published and measured, at scale {found.scale}.", found.common],
+        found.notices,
+        [_closeness(found.lines), _coverage(found.lines), _progress(found)],
+        [
+            Section("Line by line", tables=[_table(found)]),
+            Section("To look at", figures=list(_curves(found) if found.recipe.over else _bars(found))),
+            Section("What to know", items=[("", note) for note in found.notes if note]),
+            Section("How to check it", tables=[_checks(found, environment)]),
+        ],
+    )
+
+
+def _closeness(lines: pd.DataFrame) -> Answer:
+    """Relative, since a table may hold quantities of several sizes."""
+    both = lines[lines["difference"].notna() & (lines["published"] != 0)]
+    if both.empty:
+        return Answer("How close is it?", "?", "", ["No published number stands beside a measured one yet."])
+    gaps = (both["difference"] / both["published"]).abs()
+    worst = max(both.to_dict("records"), key=lambda line: abs(line["difference"] / line["published"]))
+    return Answer(
+        "How close is it?",
+        f"{gaps.median():.1%}",
+        "median difference",
+        [
+            f"over {several(len(both), 'published number')}",
+            f"the largest: {shown(worst['published'])} published, {shown(worst['measured'])} measured "
+            f"({_words(worst, _names(lines))})",
+        ],
+    )
+
+
+def _coverage(lines: pd.DataFrame) -> Answer:
+    both = lines.dropna(subset=["difference", "low", "high"])
+    inside = both["published"].between(both["low"], both["high"]).sum()
+    question = "Is the published number within our interval?"
+    if both.empty:
+        return Answer(question, "?", "", ["No interval stands beside a published number yet."])
+    return Answer(question, str(inside), f"of {len(both)}", ["The others are shown as they are."])
+
+
+def _progress(found: Reproduction) -> Answer:
+    line = "Go on with the same command." if found.is_partial else "Nothing is missing."
+    return Answer("How much of it is done?", str(found.finished), f"of {found.total} cells", [line])
+
+
+def _table(found: Reproduction) -> Table:
+    rows = found.texts()
+    is_long = len(rows) > _LONG
+    align = "l" * (len(found.header) - len(HEADER)) + "r" * len(HEADER)
+    title = f"Every line ({len(rows)})" if is_long else ""
+    return Table(title, found.header, rows, align, folded=is_long)
+
+
+def _names(lines: pd.DataFrame) -> list[str]:
+    """The columns that tell lines apart."""
+    return list(lines.columns[: list(lines.columns).index("published")])
+
+
+def _bars(found: Reproduction) -> Iterator[Figure]:
+    """A chart for each quantity, and each value of the first column if there are more."""
+    lines = found.lines[found.lines["measured"].map(lambda value: isfinite(value) and value >= 0)]
+    names = _names(lines)
+    first = ["metric", *(name for name in names[:1] if len(names) > 2)]
+    rest = [name for name in names if name not in first]
+    for key, part in lines.groupby(first, sort=False, dropna=False):
+        if len(part) > _MOST_BARS:
+            continue
+        records = part.to_dict("records")
+        colours = list(dict.fromkeys(_words(line, rest[-1:]) for line in records))  # a cell may be empty
+        bars = [
+            Bar(
+                _words(line, rest) or str(key[0]),
+                line["measured"],
+                _known(line["low"]),
+                _known(line["high"]),
+                _known(line["published"]),
+                colours.index(_words(line, rest[-1:])),
+            )
+            for line in records
+        ]
+        title = _words(records[0], first)
+        tick = "The tick is the published number."
+        spans = " The thin line is our 95 % interval." if any(bar.low is not None for bar in bars) else ""
+        yield Figure.of(BarChart(title, bars, shown), tick + spans)
+
+
+def _curves(found: Reproduction) -> Iterator[Figure]:
+    """A chart for each cell but for the last column, whose values are its lines."""
+    over = found.recipe.over or ""
+    names = [name for name in _names(found.lines) if name not in (over, "metric")]
+    lines = found.lines.sort_values(["metric", *names, over], kind="stable").to_dict("records")
+    for title, chart in groupby(lines, lambda line: _words(line, ["metric", *names[:-1]])):
+        series = [
+            Series(label, [(each[over], each["measured"]) for each in curve], number)
+            for number, (label, curve) in enumerate(
+                (label, list(curve)) for label, curve in groupby(chart, lambda line: _words(line, names[-1:]))
+            )
+        ]
+        drawn = LineChart(title, over, str(title).partition(",")[0], series)
+        if not drawn.is_empty:
+            yield Figure.of(drawn)
+
+
+def _words(line: Mapping[Any, Any], names: list[str]) -> str:
+    """What tells a line from others; a bare number says of what."""
+    found = {name: line[name] for name in names if not pd.isna(line[name])}
+    said = [f"{name} {it:g}" if isinstance(it, int | float) else str(it) for name, it in found.items()]
+    return ", ".join(said)
+
+
+def _known(value: float) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _checks(found: Reproduction, environment: Mapping[str, Any]) -> Table:
+    packages = environment["packages"]
+    rows = [
+        ("command", found.command),
+        ("written", environment["started"]),
+        ("fedkge", f"{environment['fedkge']}, commit {environment['commit'] or 'unknown'}"),
+        ("machine", f"{environment['processor']}, {several(environment['cores'], 'core')}"),
+        ("python", environment["python"]),
+        *packages.items(),
+    ]
+    return Table("", ("what", "value"), rows, "ll", "Every measured number by seed is in cells.csv.")

@@ -1,0 +1,132 @@
+"""A published table measured again, as far as it has got: published, measured, interval, difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from fedkge.simulations.studies.against_published import COLUMNS, line_up, summit
+from fedkge.simulations.studies.scale import Scale
+from fedkge.simulations.studies.study import Recipe
+
+__all__ = ["HEADER", "Reproduction", "shown"]
+
+HEADER = ("published", "measured", "95 % interval", "difference", "seeds")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What is finished of a recipe, and how it was asked for."""
+
+    name: str
+    recipe: Recipe
+    scale: Scale
+    command: str
+    rows: Sequence[dict[str, Any]]
+    keys: Sequence[str]
+    finished: int
+    total: int
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Every row of every finished cell."""
+        return pd.DataFrame(self.rows)
+
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """Over seeds, published beside measured."""
+        return line_up(self.recipe, self.frame, self.keys)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The lines that fit a table."""
+        return summit(self.recipe, self.lines)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that tell lines apart."""
+        return [name for name in self.lines.columns if name not in COLUMNS]
+
+    @property
+    def common(self) -> str:
+        """What all lines share, and the table therefore does not repeat."""
+        columns = [key for key in (*self.keys, *self.recipe.within) if key not in ("seed", *self.names)]
+        values = {key: _told(self.frame[key].iloc[0]) for key in columns}
+        shared = ", ".join(f"{key} {value}" for key, value in values.items() if value)
+        return f"All lines: {shared}." if shared else ""
+
+    @property
+    def header(self) -> list[str]:
+        return [*self.names, *HEADER]
+
+    def texts(self) -> list[list[str]]:
+        """The table as text; nothing that was measured is left out."""
+        return [
+            [
+                *(_told(line[name]) for name in self.names),
+                shown(line["published"]),
+                shown(line["measured"]),
+                _interval(line["low"], line["high"]),
+                _signed(line["difference"]),
+                str(int(line["seeds"])),
+            ]
+            for line in self.table.to_dict("records")
+        ]
+
+    @property
+    def is_partial(self) -> bool:
+        return self.finished < self.total
+
+    @property
+    def notices(self) -> list[str]:
+        """What a reader must know before the numbers."""
+        said = []
+        if self.is_partial:
+            said.append(f"Partial: {self.finished} of {self.total} cells are finished.")
+        if self.scale == "quick":
+            said.append("Scale quick: less than the full study, as the notes say.")
+        return said
+
+    @property
+    def notes(self) -> list[str]:
+        curves = f"Of each curve the table has the last {self.recipe.over}; cells.csv has all."
+        said = [self.recipe.details_of(self.scale), *self.recipe.notes, curves if self.recipe.over else ""]
+        return [note for note in said if note]
+
+    def markdown(self, made: str) -> str:
+        """The table for a document; `made` says when and with what."""
+        names = len(self.names)
+        rule = "|" + "|".join(["---"] * names + ["--:"] * len(HEADER)) + "|"
+        cells = [[text.replace("|", "\\|") for text in row] for row in (self.header, *self.texts())]
+        lines = [f"| {' | '.join(row)} |" for row in cells]
+        notes = [f"- {note}" for note in (*self.notices, self.common, *self.notes) if note]
+        parts = [f"# {self.recipe.about}", f"`{self.command}`", made, "\n".join(notes)]
+        return "\n\n".join([*parts, "\n".join([lines[0], rule, *lines[1:]])]) + "\n"
+
+
+def shown(value: float | None) -> str:
+    """A number with what counts of it, or a dash."""
+    if value is None or pd.isna(value):
+        return "–"
+    size = abs(value)
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if size < 1e-3 else f"{value:.4f}" if size < 10 else f"{value:,.2f}"
+
+
+def _signed(value: float) -> str:
+    return shown(value) if pd.isna(value) or value <= 0 else f"+{shown(value)}"
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if pd.isna(low) or pd.isna(high) else f"{shown(low)} to {shown(high)}"
+
+
+def _told(value: Any) -> str:
+    if not isinstance(value, str) and pd.isna(value):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)

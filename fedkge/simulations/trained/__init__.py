@@ -1,0 +1,1 @@
+"""What a finished run leaves to use: models, predictions, exports."""

@@ -1,0 +1,103 @@
+"""Trained embeddings in the formats of other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.numpy import save_file
+
+import fedkge
+from fedkge.datasets.formats.text import write_labels
+from fedkge.errors import InputError, UnknownNameError
+from fedkge.simulations.trained.client_model import Trained, load_trained, trained_clients
+from fedkge.simulations.trained.pykeen_model import pykeen_model, pykeen_triples
+from fedkge.storage import staged
+
+__all__ = ["FORMATS", "export"]
+
+
+def _write_safetensors(trained: Trained, folder: Path) -> None:
+    """client-N.safetensors, and a label per row in client-N-entity.tsv and client-N-relation.tsv."""
+    metadata = {key: str(value) for key, value in _about(trained).items()}
+    save_file(trained.model.tables, folder / f"client-{trained.client}.safetensors", metadata)
+    for table, labels in _labels(trained).items():
+        write_labels(folder / f"client-{trained.client}-{table}.tsv", labels)
+
+
+def _write_npz(trained: Trained, folder: Path) -> None:
+    """client-N.npz: arrays entity, relation, entity_labels, relation_labels."""
+    arrays: dict[str, Any] = {**trained.model.tables}
+    for table, labels in _labels(trained).items():
+        arrays[f"{table}_labels"] = np.array(labels, dtype=str)
+    np.savez_compressed(folder / f"client-{trained.client}.npz", **arrays)
+
+
+def _write_tsv(trained: Trained, folder: Path) -> None:
+    """client-N-entity.tsv and client-N-relation.tsv: a header, then a label and its numbers a line."""
+    for table, labels in _labels(trained).items():
+        frame = pd.DataFrame(trained.model.tables[table])
+        frame.insert(0, "label", list(labels))
+        path = folder / f"client-{trained.client}-{table}.tsv"
+        frame.to_csv(path, sep="\t", index=False, float_format="%.9g")  # nine digits are a float32 exactly
+
+
+def _write_pykeen(trained: Trained, folder: Path) -> None:
+    """client-N/trained_model.pkl and client-N/training_triples, as PyKEEN saves and documents them."""
+    own = folder / f"client-{trained.client}"
+    own.mkdir()
+    torch.save(pykeen_model(trained.model, trained.graph), own / "trained_model.pkl")
+    pykeen_triples(trained.graph).to_path_binary(own / "training_triples")
+
+
+FORMATS: dict[str, Callable[[Trained, Path], None]] = {
+    "safetensors": _write_safetensors,
+    "npz": _write_npz,
+    "tsv": _write_tsv,
+    "pykeen": _write_pykeen,
+}
+
+
+def export(
+    folder: Path | str, format: str = "safetensors", client: int | None = None, out: Path | str | None = None
+) -> Path:
+    """Write one client's embeddings of a finished run, or all clients', into a new folder."""
+    if format not in FORMATS:
+        raise UnknownNameError("format", format, FORMATS)
+    folder = Path(folder)
+    target = Path(out) if out is not None else folder / f"export-{format}"
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{target} exists already; choose another --out, or remove it")
+    clients = trained_clients(folder) if client is None else [client]
+    first = load_trained(folder, clients[0])
+    with staged(target) as partial:
+        partial.mkdir()
+        for number in clients:
+            FORMATS[format](first if number == clients[0] else load_trained(folder, number), partial)
+        about = {**_about(first), "clients": clients}
+        (partial / "model.json").write_text(
+            json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    return target
+
+
+def _labels(trained: Trained) -> dict[str, Sequence[str]]:
+    return {"entity": trained.graph.entity_labels, "relation": trained.graph.relation_labels}
+
+
+def _about(trained: Trained) -> dict[str, Any]:
+    """What one must know to compute with the rows."""
+    model = trained.model
+    return {
+        "model": type(model).__name__,
+        "score": (model.__doc__ or "").partition("\n")[0],
+        "dim": model.settings.dim,
+        "margin": model.settings.margin,
+        "norm": model.settings.norm,
+        "fedkge": fedkge.__version__,
+    }
