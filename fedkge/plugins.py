@@ -59,7 +59,9 @@ class Registry(MutableMapping[str, T], Generic[T]):
         del self._local[name]
 
     def get(self, name: str, default: object = None) -> T | Any:
-        return self[name] if name in self else default
+        if name not in self:  # an unknown name raises UnknownNameError, which is no KeyError
+            return default
+        return self[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._local or name in self._builtin or name in _installed(self.group)

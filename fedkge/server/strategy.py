@@ -321,7 +321,7 @@ class FedE(Federation):
 
 
 class FedR(Federation):
-    """Relation rows are averaged over their holders; entity rows never leave a client (Zhang et al., 2022)."""
+    """Relation rows are averaged over holders; entity rows never leave a client (Zhang et al., 2022)."""
 
     shared = ("relation",)
 

@@ -336,7 +336,7 @@ def _own_scores(folder: Path, run_id: int, num_clients: int) -> dict[str, Any]:
         path = folder / "clients" / f"run-{run_id}" / f"client-{number}" / "test.json"
         splits = json.loads(path.read_text(encoding="utf-8"))
         found[str(number)] = {
-            split: metrics_of(MetricSums.from_facts(facts)) for split, facts in splits.items()
+            split: metrics_of(MetricSums.from_json(facts)) for split, facts in splits.items()
         }
     return found
 
