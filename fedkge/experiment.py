@@ -27,7 +27,9 @@ __all__ = [
     "Experiment",
     "FederationSettings",
     "ModelSettings",
+    "NoOptions",
     "PrivacySettings",
+    "Settings",
     "TrainingSettings",
 ]
 
@@ -43,6 +45,10 @@ class Settings(BaseModel):
             super().__init__(**options)
         except ValidationError as error:
             raise SettingError(_explain(type(self), error.errors()[0])) from None
+
+
+class NoOptions(Settings):
+    """The options of a model, strategy or attack that has none."""
 
 
 class DataSettings(Settings):

@@ -1,0 +1,1 @@
+"""Strategies, one module a family; each imports the contract and nothing else of the server."""
