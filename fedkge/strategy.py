@@ -1,7 +1,7 @@
 """The contract of a strategy: what is shared, how the server merges it, what a client does differently.
 
 Client and server look the same class up under the same name. Its server verb sees sums over clients and its
-client verbs see one client's own rows, so a strategy works alike with open uploads and under secure aggregation.
+client verbs see one client's own rows, so a strategy works alike with open and with secure sums.
 """
 
 from __future__ import annotations
