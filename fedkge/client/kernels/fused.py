@@ -15,6 +15,8 @@ import numpy as np
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.corruption import Batch
+from fedkge.client.kernels.descent import Moving, Rule, move
 from fedkge.client.kernels.gradients import Objective, Target, judge
 from fedkge.client.kernels.operators import ask, pull
 from fedkge.client.kernels.pairwise import add_both_gradients
@@ -28,8 +30,7 @@ from fedkge.client.kernels.scatter import (
     take_rows,
 )
 from fedkge.client.models.model import Model
-from fedkge.client.training.negatives import Batch
-from fedkge.client.training.optimizers import Moving, Optimizer, Rule, move
+from fedkge.client.training.optimizers import Optimizer
 
 __all__ = ["ROWS", "fused_step"]
 

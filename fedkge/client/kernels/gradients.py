@@ -17,6 +17,7 @@ import torch
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.corruption import Batch
 from fedkge.client.kernels.losses import Loss, slopes
 from fedkge.client.kernels.operators import ask, pull
 from fedkge.client.kernels.pairwise import (
@@ -28,7 +29,6 @@ from fedkge.client.kernels.pairwise import (
 )
 from fedkge.client.kernels.scatter import Pairs, add_rows, group, in_order, named_rows, take_rows
 from fedkge.client.models.model import Model
-from fedkge.client.training.negatives import Batch
 
 __all__ = [
     "EntitySums",
