@@ -5,12 +5,14 @@ Names of models, strategies and the like are plain text here; the layer that own
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -31,7 +33,10 @@ __all__ = [
     "PrivacySettings",
     "Settings",
     "TrainingSettings",
+    "options_of",
 ]
+
+SCHEMA = 1  # raise it when a default changes: the digest of an experiment leaves defaults out
 
 
 class Settings(BaseModel):
@@ -49,6 +54,26 @@ class Settings(BaseModel):
 
 class NoOptions(Settings):
     """The options of a model, strategy or attack that has none."""
+
+
+Schema = TypeVar("Schema", bound=Settings)
+
+
+def options_of(options: Mapping[str, Any], schema: type[Schema], section: str, owner: str = "") -> Schema:
+    """Options as the schema of the plug-in that takes them; a bad one raises a single line.
+
+    Args:
+        options: by key, as the experiment file has them.
+        schema: the plug-in's own settings.
+        section: where they stand in the file, for errors: "federation.options".
+        owner: the plug-in's name, for errors: "FedProx".
+    """
+    checked = schema.__new__(schema)
+    try:
+        BaseModel.__init__(checked, **options)
+    except ValidationError as error:
+        raise SettingError(_explain(schema, error.errors()[0], section, owner)) from None
+    return checked
 
 
 class DataSettings(Settings):
@@ -86,6 +111,7 @@ class ModelSettings(Settings):
         description="γ of the loss, for models that compare by distance; it also scales initial rows",
     )
     norm: Literal[1, 2] = Field(default=1, description="1: L1, 2: L2")
+    options: dict[str, Any] = Field(default={}, description="what a model takes beyond these, as it says")
 
 
 class TrainingSettings(Settings):
@@ -165,6 +191,7 @@ class FederationSettings(Settings):
     timeout: float = Field(
         default=3600.0, gt=0, allow_inf_nan=False, description="seconds to wait for an answer"
     )
+    options: dict[str, Any] = Field(default={}, description="what a strategy takes beyond these, as it says")
 
 
 class EvaluationSettings(Settings):
@@ -387,6 +414,8 @@ class Experiment(Settings):
             target = options
             for section in sections:
                 target = target.setdefault(section, {})
+                if not isinstance(target, dict):
+                    raise SettingError(f"'{change}': {section} has a value and no options below it")
             if not equals or not key:
                 raise SettingError(f"'{change}': expected section.key=value, such as training.negatives=64")
             target[key] = _parsed(value.strip())
@@ -404,6 +433,14 @@ class Experiment(Settings):
         """The experiment with every default filled in; an option without a value is left out."""
         return "\n".join(_toml_lines(self.model_dump())) + "\n"
 
+    def digest(self) -> str:
+        """Equal for experiments that must give the same result: where they run and who looks on do not enter.
+
+        Defaults do not enter either, so a setting that is added later leaves digests of older files alone.
+        """
+        content = self.model_dump(exclude={"engine", "name", "adversary"}, exclude_defaults=True)
+        return hashlib.sha256(json.dumps([SCHEMA, content], sort_keys=True).encode()).hexdigest()
+
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -414,6 +451,7 @@ _EXPECTED = {
     "string_too_short": "text that is not empty",
     "bool_type": "true or false",
     "tuple_type": "a list",
+    "dict_type": "a section of options",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
@@ -433,22 +471,25 @@ def _parsed(value: str) -> Any:
         return value
 
 
-def _explain(settings: type[Settings], error: ErrorDetails) -> str:
-    key = str(error["loc"][0]) if error["loc"] else settings.section
-    place = f"{settings.section}.{key}" if settings.section else key
+def _explain(settings: type[Settings], error: ErrorDetails, section: str = "", owner: str = "") -> str:
+    section = section or settings.section
+    key = str(error["loc"][0]) if error["loc"] else section
+    place = f"{section}.{key}" if section else key
     fields = settings.model_fields
     if error["type"] == "extra_forbidden":
-        near = get_close_matches(key, fields, n=1)
+        near = get_close_matches(key, fields, n=1, cutoff=0.5)
         remedy = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(fields)}"
-        return f"{place}: unknown key; {remedy}"
+        return f"{place}: unknown key; {remedy if fields else f'{owner or section} has no options'}"
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
     default = fields[key].default if key in fields else None
-    if isinstance(default, Settings):
+    if isinstance(default, Settings | dict):
         example = f"write [{place}] above its options"
     elif place == "clients":
         expected, example = "sections of options", "write [[clients]] above each client's options"
     elif key in fields and fields[key].is_required():
-        return f"{place}: missing; every [[{settings.section}]] needs one"
+        if error["type"] == "missing":
+            return f"{place}: missing; {f'{owner} needs it' if owner else f'every [[{section}]] needs one'}"
+        example = f"{owner or section} needs it"
     elif default is None:
         example = "or leave it out for the default"
     else:
@@ -459,24 +500,31 @@ def _explain(settings: type[Settings], error: ErrorDetails) -> str:
 def _toml_lines(options: Mapping[str, Any], parent: str = "") -> Iterator[str]:
     for key, value in options.items():
         if value is not None and not isinstance(value, Mapping) and not _is_tables(value):
-            yield f"{key} = {_toml_value(value)}"
-    for section, values in options.items():
-        if isinstance(values, Mapping):
-            yield f"\n[{parent}{section}]"
-            yield from _toml_lines(values, f"{parent}{section}.")
+            yield f"{_toml_key(key)} = {_toml_value(value)}"
+    for name, values in options.items():
+        section = f"{parent}{_toml_key(name)}"
+        if isinstance(values, Mapping) and values:
+            yield f"\n[{section}]"
+            yield from _toml_lines(values, f"{section}.")
         elif _is_tables(values):
-            for each in values:
-                yield f"\n[[{parent}{section}]]"
-                yield from _toml_lines(each)
+            for table in values:
+                yield f"\n[[{section}]]"
+                yield from _toml_lines(table)
 
 
 def _is_tables(value: Any) -> bool:
-    return isinstance(value, tuple) and any(isinstance(each, Mapping) for each in value)
+    return isinstance(value, tuple) and any(isinstance(entry, Mapping) for entry in value)
 
 
-def _toml_value(value: bool | int | float | str | tuple[Any, ...]) -> str:
-    if isinstance(value, tuple):
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for the one control character that JSON leaves bare.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

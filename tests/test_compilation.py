@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,11 @@ def test_without_a_folder_to_write_to_it_compiles_in_every_process(pack: Path) -
     assert run(pack, **nowhere) == ([20, 21], 0)
     assert run(pack, **nowhere) == ([20, 21], 0)
     assert not list(pack.rglob("*.nbi"))
+
+
+def test_only_the_two_rooms_of_kernels_import_the_compiler():
+    root = Path(source.__file__).parent
+    importing = re.compile(r"^\s*(from|import) (numba|llvmlite|fedkge\.compilation)\b", re.MULTILINE)
+    users = {path.relative_to(root) for path in root.rglob("*.py") if importing.search(path.read_text())}
+    allowed = {Path("compilation.py"), Path("crypto/kernels.py")}
+    assert {path for path in users - allowed if path.parent != Path("client/kernels")} == set()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.kernels import compiled
+from fedkge.crypto.kernels import encode_words
 from fedkge.errors import RefusedError, SettingError
 
 __all__ = ["Encoded", "FixedPoint"]
@@ -74,7 +74,7 @@ class FixedPoint:
         words = np.empty(len(flat), dtype=np.uint32) if out is None else out
         if words.shape != flat.shape:
             raise SettingError(f"{len(flat)} values do not fit into {len(words)} words")
-        num_clipped, num_bad = _encode(flat, self.clip, 2.0**self.fraction_bits, words.view(np.int32))
+        num_clipped, num_bad = encode_words(flat, self.clip, 2.0**self.fraction_bits, words.view(np.int32))
         if num_bad:
             raise RefusedError(f"{num_bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
         return Encoded(words, num_clipped)
@@ -84,16 +84,3 @@ class FixedPoint:
     ) -> NDArray[np.float64]:
         """The sum as real numbers, exactly; over a divisor, such as the holders of each row, rounded once."""
         return np.divide(words.view(np.int32), divisor * 2.0**self.fraction_bits, dtype=np.float64)
-
-
-@compiled
-def _encode(values: Any, clip: float, scale: float, words: Any) -> tuple[int, int]:
-    """One pass: clip, scale, round half to even; how many were clipped, and how many are no numbers."""
-    clipped = bad = 0
-    for i in range(len(values)):
-        value = np.float64(values[i])
-        size = abs(value)
-        clipped += int(size > clip)
-        bad += int(not size < np.inf)
-        words[i] = np.int32(np.rint(min(max(value, -clip), clip) * scale))
-    return clipped, bad

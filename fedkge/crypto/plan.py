@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedkge.crypto.fixed_point import FixedPoint
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
-from fedkge.crypto.union.session import UnionSession
+from fedkge.crypto.union.union_session import UnionSession
 from fedkge.errors import MessageError
 from fedkge.experiment import PrivacySettings
 from fedkge.metrics import RANKING, TRAINING

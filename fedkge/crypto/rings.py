@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.crypto.kernels import compiled
+from fedkge.crypto.kernels import P, absorb_elements, absorb_words
 from fedkge.errors import MessageError
 
 __all__ = ["FIELD61", "FUSED", "RINGS", "WORD32", "Field61", "Ring", "Word32"]
 
 FUSED = 5  # mask streams added in one call
-_P = np.uint64((1 << 61) - 1)
 _BITS = np.uint64(61)
 
 
@@ -65,7 +64,7 @@ class Word32(Ring):
         np.add(total, values, out=total)
 
     def absorb(self, total: NDArray[Any], streams: NDArray[Any], flips: NDArray[Any]) -> None:
-        _absorb_words(total, streams, flips)
+        absorb_words(total, streams, flips)
 
     def flips(self, signs: Sequence[int]) -> NDArray[Any]:
         return np.array([0 if sign > 0 else 0xFFFFFFFF for sign in signs], dtype=self.dtype)
@@ -87,49 +86,22 @@ class Field61(Ring):
     def add(self, total: NDArray[Any], values: NDArray[Any]) -> None:
         np.add(total, values, out=total)
         carry = total >> _BITS
-        np.bitwise_and(total, _P, out=total)
+        np.bitwise_and(total, P, out=total)
         np.add(total, carry, out=total)
 
     def absorb(self, total: NDArray[Any], streams: NDArray[Any], flips: NDArray[Any]) -> None:
-        _absorb_elements(total, streams, flips)
+        absorb_elements(total, streams, flips)
 
     def flips(self, signs: Sequence[int]) -> NDArray[Any]:
         return np.array([0 if sign > 0 else self.modulus for sign in signs], dtype=self.dtype)
 
     def settle(self, total: NDArray[Any]) -> None:
-        total[total == _P] = 0
+        total[total == P] = 0
 
     def check(self, values: NDArray[Any], name: str) -> None:
         super().check(values, name)
-        if len(values) and values.max() >= _P:
+        if len(values) and values.max() >= P:
             raise MessageError(f"{name}: a word is not below 2^61 − 1; an unreduced sum would leak counts")
-
-
-@compiled
-def _absorb_words(total: Any, streams: Any, flips: Any) -> None:
-    """Four rows in one pass, which reads and writes the total once; (w ^ −1) − (−1) is −w."""
-    whole = len(flips) - len(flips) % 4
-    for row in range(0, whole, 4):
-        f0, f1, f2, f3 = flips[row], flips[row + 1], flips[row + 2], flips[row + 3]
-        s0, s1, s2, s3 = streams[row], streams[row + 1], streams[row + 2], streams[row + 3]
-        for i in range(len(total)):
-            first = (s0[i] ^ f0) - f0 + (s1[i] ^ f1) - f1
-            total[i] += first + (s2[i] ^ f2) - f2 + (s3[i] ^ f3) - f3
-    for row in range(whole, len(flips)):
-        flip, stream = flips[row], streams[row]
-        for i in range(len(total)):
-            total[i] += (stream[i] ^ flip) - flip
-
-
-@compiled
-def _absorb_elements(total: Any, streams: Any, flips: Any) -> None:
-    """61 bits of each word, p minus them where negative; six terms up to p fit into 64 bits."""
-    for i in range(len(total)):
-        value = total[i]
-        for row in range(len(flips)):
-            value += (streams[row, i] & _P) ^ flips[row]
-        value = (value & _P) + (value >> _BITS)
-        total[i] = (value & _P) + (value >> _BITS)
 
 
 WORD32 = Word32()

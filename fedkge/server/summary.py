@@ -59,8 +59,7 @@ def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers:
 
 def experiment_hash(experiment: Experiment) -> str:
     """Equal for experiments that must give the same result: where they run and who looks on do not enter."""
-    content = experiment.model_dump(exclude={"engine", "name", "adversary"})
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return experiment.digest()
 
 
 def metrics_of(moments: MetricSums) -> dict[str, Any]:

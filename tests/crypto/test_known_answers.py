@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from fedkge.crypto.kernels import siphash
 from fedkge.crypto.keys import EphemeralKey, Identity, derive_key, verify_signature
 from fedkge.crypto.masks import STREAMS, add_masks
 from fedkge.crypto.rings import WORD32
 from fedkge.crypto.shares import PRIME
 from fedkge.crypto.union.oprf import ORDER, multiply_points
 from fedkge.crypto.union.pseudonyms import pseudonyms_under
-from fedkge.crypto.union.table import siphash
 
 ALICE = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
 BOB = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")

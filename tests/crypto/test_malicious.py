@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedkge.crypto import FIELD61, WORD32, Journal, SecureAggregationClient, SecureAggregationServer, Session
 from fedkge.crypto.aggregation.advertisement import Advertisement, _statement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
-from fedkge.crypto.aggregation.secrets import pairwise_mask_key, pairwise_sign, self_mask_key
+from fedkge.crypto.aggregation.pairwise_keys import pairwise_mask_key, pairwise_sign, self_mask_key
 from fedkge.crypto.keys import EphemeralKey
 from fedkge.crypto.masks import add_masks
 from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedkge.crypto.kernels import multiply
 from fedkge.crypto.rings import FIELD61
 from fedkge.crypto.union.pseudonyms import Pseudonyms, pseudonyms_under
-from fedkge.crypto.union.table import TableShape, TableTooSmallError, fill_table, list_table, multiply
+from fedkge.crypto.union.table import TableShape, TableTooSmallError, fill_table, list_table
 from fedkge.errors import SettingError
 from tests.crypto.parties import stream
 

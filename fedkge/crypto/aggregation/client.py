@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation.advertisement import advertise, read_keys
-from fedkge.crypto.aggregation.secrets import (
+from fedkge.crypto.aggregation.pairwise_keys import (
     commitment,
     pairwise_mask_key,
     pairwise_sign,
@@ -40,7 +40,7 @@ ENVELOPE_SIZE = OVERHEAD + 2 * SHARE_SIZE
 SEED_SIZE = 32
 
 
-class Stage(IntEnum):
+class ClientStage(IntEnum):
     """How far the client has come; every step is taken once and in order."""
 
     OPENED = 0
@@ -70,7 +70,7 @@ class SecureAggregationClient:
         self._identity = identity
         self._journal = journal
         self._entropy = _entropy
-        self._stage = Stage.OPENED
+        self._stage = ClientStage.OPENED
         self._keys: tuple[EphemeralKey, ...] = ()  # channel, mask; forgotten once the shares are out
         self._seed = b""
         self._channel_keys: dict[int, bytes] = {}
@@ -80,15 +80,15 @@ class SecureAggregationClient:
 
     def advertise(self) -> bytes:
         """R0: fresh keys for this session; a session that the journal knows is refused."""
-        self._require(Stage.OPENED)
+        self._require(ClientStage.OPENED)
         self._journal.open(self.session)
         self._keys = tuple(EphemeralKey.generate(_entropy=self._entropy) for _ in range(2))
-        self._stage = Stage.ADVERTISED
+        self._stage = ClientStage.ADVERTISED
         return advertise(self.session.id, self.index, self._identity, self._keys)
 
     def share_keys(self, keys: bytes) -> bytes:
         """R1: check everybody's keys, then deal t-of-n shares of the mask key and of a fresh seed."""
-        self._require(Stage.ADVERTISED)
+        self._require(ClientStage.ADVERTISED)
         session = self.session
         own = [key.public for key in self._keys]
         found = read_keys(keys, session.id, self.index, session.roster, own)
@@ -107,7 +107,7 @@ class SecureAggregationClient:
         self._channel_keys, self._mask_keys, self._seed = channel_keys, mask_keys, seed
         self._shares = {self.index: (dealt[self.index][0], dealt[self.index][1])}
         self._keys = ()
-        self._stage = Stage.SHARED
+        self._stage = ClientStage.SHARED
         return self._write_shares(dealt, others)
 
     def _write_shares(self, dealt: list[list[int]], others: list[int]) -> bytes:
@@ -130,7 +130,7 @@ class SecureAggregationClient:
 
     def mask_in_place(self, delivery: bytes, fill: Callable[[NDArray[Any]], object]) -> bytes:
         """R2 without a copy: `fill` writes the vector over zeros, in the message that it will travel in."""
-        self._require(Stage.SHARED)
+        self._require(ClientStage.SHARED)
         session = self.session
         shares = self._open_delivery(delivery)
         streams = [(self._mask_keys[v], pairwise_sign(self.index, v)) for v in shares]
@@ -145,7 +145,7 @@ class SecureAggregationClient:
         writer = Writer(Kind.MASKED, session.id, self.index).space(session.length, session.ring.dtype, write)
         self._shares.update(shares)
         self._channel_keys, self._mask_keys, self._seed = {}, {}, b""
-        self._stage = Stage.MASKED
+        self._stage = ClientStage.MASKED
         return writer.finish()
 
     def _open_delivery(self, delivery: bytes) -> dict[int, tuple[int, int]]:
@@ -171,19 +171,19 @@ class SecureAggregationClient:
 
     def consent(self, survivors: bytes) -> bytes:
         """R2.5: sign the survivors, so that the server cannot show different ones to different clients."""
-        self._require(Stage.MASKED)
+        self._require(ClientStage.MASKED)
         if not self.session.signed:
             raise RefusedError("this session has no consistency round; open it with signed=True")
         named = self._read_survivors(Reader(survivors, Kind.SURVIVORS, self.session.id, SERVER), last=True)
         self._consented = named
-        self._stage = Stage.CONSENTED
+        self._stage = ClientStage.CONSENTED
         signature = self._identity.sign(survivor_statement(self.session.id, named))
         return Writer(Kind.CONSENT, self.session.id, self.index).raw(signature).finish()
 
     def unmask(self, request: bytes) -> bytes:
         """R3: one share per client, of the seed or of the mask key and never of both; answered once."""
         session = self.session
-        self._require(Stage.CONSENTED if session.signed else Stage.MASKED)
+        self._require(ClientStage.CONSENTED if session.signed else ClientStage.MASKED)
         survivors = self._read_quorum(request) if session.signed else self._read_request(request)
         self._journal.reveal(session, survivors)
         writer = Writer(Kind.REVEAL, session.id, self.index).number(len(self._shares), 2)
@@ -191,7 +191,7 @@ class SecureAggregationClient:
             mask_key, seed = self._shares[owner]
             writer.raw((seed if owner in survivors else mask_key).to_bytes(SHARE_SIZE, "little"))
         self._shares = {}
-        self._stage = Stage.DONE
+        self._stage = ClientStage.DONE
         return writer.finish()
 
     def _read_request(self, request: bytes) -> tuple[int, ...]:
@@ -227,7 +227,7 @@ class SecureAggregationClient:
             session.roster.verify(signer, signature, statement)
         return survivors
 
-    def _require(self, stage: Stage) -> None:
+    def _require(self, stage: ClientStage) -> None:
         if self._stage != stage:
             done, wanted = self._stage.name.lower(), stage.name.lower()
             raise RefusedError(
@@ -255,7 +255,7 @@ class SecureAggregationClient:
 
     def restore_secrets(self, stored: bytes) -> None:
         """Take up a session where `export_secrets` left it; the journal still stands above it."""
-        self._require(Stage.OPENED)
+        self._require(ClientStage.OPENED)
         reader = Reader(stored, Kind.CLIENT_STATE, self.session.id, self.index)
         stage = _stage_of(reader.number(1))
         keys = tuple(EphemeralKey(reader.raw(KEY_SIZE)) for _ in range(reader.number(1)))
@@ -273,7 +273,7 @@ class SecureAggregationClient:
         return reader.number(SHARE_SIZE), reader.number(SHARE_SIZE)
 
 
-def _stage_of(number: int) -> Stage:
-    if number not in set(Stage):
+def _stage_of(number: int) -> ClientStage:
+    if number not in set(ClientStage):
         raise MessageError(f"CLIENT_STATE: there is no stage {number}")
-    return Stage(number)
+    return ClientStage(number)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation.advertisement import Advertisement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
-from fedkge.crypto.aggregation.secrets import (
+from fedkge.crypto.aggregation.pairwise_keys import (
     commitment,
     pairwise_mask_key,
     pairwise_sign,
@@ -37,7 +37,7 @@ __all__ = ["SecureAggregationServer"]
 COMMITMENT_SIZE = 32
 
 
-class Stage(IntEnum):
+class ServerStage(IntEnum):
     """Which replies the server is collecting."""
 
     KEYS = 0
@@ -53,7 +53,7 @@ class SecureAggregationServer:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._stage = Stage.KEYS
+        self._stage = ServerStage.KEYS
         self._adverts: dict[int, Advertisement] = {}
         self._commitments: dict[int, bytes] = {}
         self._envelopes: dict[int, dict[int, bytes]] = {}  # sender → recipient → envelope
@@ -70,13 +70,13 @@ class SecureAggregationServer:
     @property
     def waiting_for(self) -> tuple[int, ...]:
         """The clients whose reply is still missing at this stage."""
-        asked: dict[Stage, tuple[Iterable[int], Iterable[int]]] = {
-            Stage.KEYS: (range(self.session.num_clients), self._adverts),
-            Stage.SHARES: (self._adverts, self._commitments),
-            Stage.VECTORS: (self._commitments, self._survivors),
-            Stage.CONSENTS: (self._survivors, self._consents),
-            Stage.REVEALS: (self._survivors, self._reveals),
-            Stage.DONE: ((), ()),
+        asked: dict[ServerStage, tuple[Iterable[int], Iterable[int]]] = {
+            ServerStage.KEYS: (range(self.session.num_clients), self._adverts),
+            ServerStage.SHARES: (self._adverts, self._commitments),
+            ServerStage.VECTORS: (self._commitments, self._survivors),
+            ServerStage.CONSENTS: (self._survivors, self._consents),
+            ServerStage.REVEALS: (self._survivors, self._reveals),
+            ServerStage.DONE: ((), ()),
         }
         expected, heard = asked[self._stage]
         return tuple(sorted(set(expected) - set(heard)))
@@ -89,11 +89,11 @@ class SecureAggregationServer:
                 "it replied already, dropped out before, or is not in the roster"
             )
         readers = {
-            Stage.KEYS: self._collect_keys,
-            Stage.SHARES: self._collect_shares,
-            Stage.VECTORS: self._collect_vector,
-            Stage.CONSENTS: self._collect_consent,
-            Stage.REVEALS: self._collect_reveal,
+            ServerStage.KEYS: self._collect_keys,
+            ServerStage.SHARES: self._collect_shares,
+            ServerStage.VECTORS: self._collect_vector,
+            ServerStage.CONSENTS: self._collect_consent,
+            ServerStage.REVEALS: self._collect_reveal,
         }
         readers[self._stage](client, message)
 
@@ -103,8 +103,8 @@ class SecureAggregationServer:
 
     def announce_keys(self) -> bytes:
         """End R0: the keys of all who came."""
-        self._require(Stage.KEYS, len(self._adverts), "advertised keys")
-        self._stage = Stage.SHARES
+        self._require(ServerStage.KEYS, len(self._adverts), "advertised keys")
+        self._stage = ServerStage.SHARES
         return write_keys(self.session.id, self._adverts)
 
     def _collect_shares(self, client: int, message: bytes) -> None:
@@ -122,8 +122,8 @@ class SecureAggregationServer:
 
     def deliver_shares(self) -> dict[int, bytes]:
         """End R1: to each client the envelopes that the others sealed for it."""
-        self._require(Stage.SHARES, len(self._commitments), "shared their keys")
-        self._stage = Stage.VECTORS
+        self._require(ServerStage.SHARES, len(self._commitments), "shared their keys")
+        self._stage = ServerStage.VECTORS
         delivery = {v: self._write_delivery(v) for v in sorted(self._commitments)}
         self._envelopes = {}
         return delivery
@@ -146,8 +146,8 @@ class SecureAggregationServer:
 
     def announce_survivors(self) -> bytes:
         """End R2: whose vectors came; in an unsigned session this is the request to unmask."""
-        self._require(Stage.VECTORS, len(self._survivors), "sent a masked vector")
-        self._stage = Stage.CONSENTS if self.session.signed else Stage.REVEALS
+        self._require(ServerStage.VECTORS, len(self._survivors), "sent a masked vector")
+        self._stage = ServerStage.CONSENTS if self.session.signed else ServerStage.REVEALS
         return Writer(Kind.SURVIVORS, self.session.id, SERVER).numbers(self.survivors, 2).finish()
 
     def _collect_consent(self, client: int, message: bytes) -> None:
@@ -159,8 +159,8 @@ class SecureAggregationServer:
 
     def announce_quorum(self) -> bytes:
         """End R2.5: the signatures that entitle the server to ask for shares."""
-        self._require(Stage.CONSENTS, len(self._consents), "signed the survivors")
-        self._stage = Stage.REVEALS
+        self._require(ServerStage.CONSENTS, len(self._consents), "signed the survivors")
+        self._stage = ServerStage.REVEALS
         writer = Writer(Kind.QUORUM, self.session.id, SERVER).numbers(self.survivors, 2)
         signers = sorted(self._consents)
         return writer.numbers(signers, 2).raw(b"".join(self._consents[s] for s in signers)).finish()
@@ -178,13 +178,13 @@ class SecureAggregationServer:
 
     def total(self) -> NDArray[Any]:
         """End R3: rebuild every secret, check each against its owner's commitment, and only then unmask."""
-        self._require(Stage.REVEALS, len(self._reveals), "revealed their shares")
+        self._require(ServerStage.REVEALS, len(self._reveals), "revealed their shares")
         secrets = self._rebuild_secrets()
         streams = [stream for owner, secret in secrets.items() for stream in self._streams(owner, secret)]
         assert self._sum is not None  # or there would be no quorum of survivors
         total, self._sum = self._sum, None
         add_masks(total, self.session.ring, streams)
-        self._stage = Stage.DONE
+        self._stage = ServerStage.DONE
         return total
 
     def _rebuild_secrets(self) -> dict[int, bytes]:
@@ -242,7 +242,7 @@ class SecureAggregationServer:
             for u in self.survivors
         ]
 
-    def _require(self, stage: Stage, count: int, what: str) -> None:
+    def _require(self, stage: ServerStage, count: int, what: str) -> None:
         if self._stage != stage:
             raise MessageError(
                 f"the server is at stage '{self._stage.name.lower()}', not '{stage.name.lower()}'"

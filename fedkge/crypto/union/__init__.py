@@ -5,7 +5,7 @@ from fedkge.crypto.union.hashed import HashedUnionClient, HashedUnionServer
 from fedkge.crypto.union.oblivious import ObliviousUnionClient, ObliviousUnionServer
 from fedkge.crypto.union.plain import PlainUnionClient, PlainUnionServer
 from fedkge.crypto.union.private import PrivateUnionClient, PrivateUnionServer
-from fedkge.crypto.union.session import UnionSession
+from fedkge.crypto.union.union_session import UnionSession
 
 __all__ = [
     "UNION_MODES",

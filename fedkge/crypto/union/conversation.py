@@ -20,7 +20,7 @@ from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.listing import Listing
-from fedkge.crypto.union.session import UnionSession, read_parts, write_parts
+from fedkge.crypto.union.union_session import UnionSession, read_parts, write_parts
 from fedkge.crypto.wire import HEADER_SIZE, Kind
 from fedkge.errors import DropoutError, MessageError, RefusedError
 

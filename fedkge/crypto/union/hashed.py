@@ -9,7 +9,7 @@ from fedkge.crypto.keys import derive_key
 from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, UnionServer
 from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import WIRE, Pseudonyms, pseudonyms_under
-from fedkge.crypto.union.session import read_parts, write_parts
+from fedkge.crypto.union.union_session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import RefusedError
 

@@ -14,7 +14,7 @@ from fedkge.crypto.union.conversation import Replies
 from fedkge.crypto.union.oprf import POINT_SIZE, OprfHelper, OprfQuery
 from fedkge.crypto.union.private import PrivateUnionClient, PrivateUnionServer
 from fedkge.crypto.union.pseudonyms import WIRE, Pseudonyms
-from fedkge.crypto.union.session import read_parts, write_parts
+from fedkge.crypto.union.union_session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind
 from fedkge.errors import RefusedError
 

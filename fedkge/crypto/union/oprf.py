@@ -19,7 +19,7 @@ from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import SIGNATURE_SIZE, Identity
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.union.pseudonyms import Pseudonyms, normalize
-from fedkge.crypto.union.session import UnionSession
+from fedkge.crypto.union.union_session import UnionSession
 from fedkge.crypto.wire import Kind, Reader, Writer
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 

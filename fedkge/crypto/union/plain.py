@@ -7,7 +7,7 @@ from typing import ClassVar
 from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, UnionServer
 from fedkge.crypto.union.listing import Listing, NameListing, read_names, write_names
 from fedkge.crypto.union.pseudonyms import normalize
-from fedkge.crypto.union.session import read_parts, write_parts
+from fedkge.crypto.union.union_session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind
 
 __all__ = ["PlainUnionClient", "PlainUnionServer"]

@@ -20,8 +20,8 @@ from fedkge.crypto.union.conversation import Replies, UnionServer
 from fedkge.crypto.union.hashed import KeyedUnionClient
 from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import Pseudonyms
-from fedkge.crypto.union.session import read_parts, write_parts
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
+from fedkge.crypto.union.union_session import read_parts, write_parts
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 

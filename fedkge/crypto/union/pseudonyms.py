@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.crypto.kernels import LOW_BITS
+
 __all__ = ["Pseudonyms", "normalize", "pseudonyms_under"]
 
 HIGH_BITS = 60
-LOW_BITS = 30
 BLOCK_SIZE = 64
 WIRE = np.dtype([("high", "<u8"), ("low", "<u4")])  # 12 bytes
 
