@@ -2,6 +2,7 @@
 
 from fedkge.datasets.audit import Audit, audit
 from fedkge.datasets.confidential import mark, mark_split, unrestricted
+from fedkge.datasets.formats import FORMATS
 from fedkge.datasets.formats.pickles import write_pickle
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
 from fedkge.datasets.load import load, load_graph
@@ -15,6 +16,7 @@ from fedkge.datasets.synthetic import Synthetic
 __all__ = [
     "DATASETS",
     "EMBEDDED",
+    "FORMATS",
     "PARTITIONERS",
     "SPLITS",
     "Audit",

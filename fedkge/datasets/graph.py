@@ -46,6 +46,7 @@ class KnowledgeGraph:
     valid: IntArray
     test: IntArray
     confidential: Mapping[str, BoolArray] = field(default_factory=dict)  # split -> (n,); absent: none is
+    features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # "entity" -> (n, f)
 
     def __post_init__(self) -> None:
         for split in SPLITS:
@@ -57,6 +58,17 @@ class KnowledgeGraph:
             if len(mark) != len(self[split]):
                 raise DataError(f"{self.name}: {len(mark)} marks for {len(self[split])} {split} triples")
         object.__setattr__(self, "confidential", marks)
+        object.__setattr__(self, "features", {kind: self._feature(kind) for kind in self.features})
+
+    def _feature(self, kind: str) -> NDArray[np.float32]:
+        sizes = {"entity": self.num_entities, "relation": self.num_relations}
+        rows = np.asarray(self.features[kind], dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != sizes.get(kind):
+            raise DataError(
+                f"{self.name}: features of '{kind}' have shape {rows.shape}; expected a row for each of "
+                f"{' or '.join(f'{size} {name} labels' for name, size in sizes.items())}"
+            )
+        return _frozen(rows)
 
     def _check(self, split: str, triples: NDArray[Any]) -> None:
         if len(triples) == 0:
@@ -103,11 +115,13 @@ class KnowledgeGraph:
         relation_labels: Iterable[str],
         splits: Mapping[str, NDArray[Any]],
         confidential: Mapping[str, BoolArray] | None = None,
+        features: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> KnowledgeGraph:
         """A graph whose triples are numbered already; a split that is absent is empty."""
         empty = np.empty((0, 3), dtype=np.int32)
         train, valid, test = (splits.get(split, empty) for split in SPLITS)
-        return cls(name, tuple(entity_labels), tuple(relation_labels), train, valid, test, confidential or {})
+        labels = tuple(entity_labels), tuple(relation_labels)
+        return cls(name, *labels, train, valid, test, confidential or {}, features or {})
 
     def __getitem__(self, split: str) -> IntArray:
         if split not in SPLITS:
@@ -136,6 +150,13 @@ class KnowledgeGraph:
         """Which triples of a split are confidential."""
         mark = self.confidential.get(split)
         return np.zeros(len(self[split]), dtype=bool) if mark is None else mark
+
+    def features_of(
+        self, entities: Sequence[int], relations: Sequence[int]
+    ) -> Mapping[str, NDArray[np.float32]]:
+        """The features of some entities and relations, in that order, for a graph of these alone."""
+        chosen = {"entity": entities, "relation": relations}
+        return {kind: rows[chosen[kind]] for kind, rows in self.features.items()}
 
     @cached_property
     def true_tails(self) -> Lookup:

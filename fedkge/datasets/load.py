@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
 from fedkge.datasets.download import locate
+from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFiles, TripleFile
 from fedkge.datasets.formats.container import ARCHIVES, Member, members
-from fedkge.datasets.formats.idform import ID_FORM, is_id_form, read_id_form
-from fedkge.datasets.formats.pickles import COMPANIONS, companions, read_pickle
-from fedkge.datasets.formats.rdf import RDF_SUFFIXES, read_rdf
-from fedkge.datasets.formats.text import read_labels, read_triples
-from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples, require_train
+from fedkge.datasets.formats.text import read_labels
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
 from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
 from fedkge.errors import DataError, DownloadError, UnknownNameError
 
-__all__ = ["load", "load_graph", "load_path"]
+__all__ = ["load", "load_graph"]
 
-_TEXT_SUFFIXES = (".tsv", ".txt", ".csv")
 _SPLIT_OF_STEM = {"train": "train", "valid": "valid", "dev": "valid", "validation": "valid", "test": "test"}
 _VOCABULARIES = ("entities.tsv", "relations.tsv")
+
+Kind = TypeVar("Kind", bound=Format)
 
 _log = logging.getLogger(__name__)
 
@@ -35,22 +35,22 @@ def load(
     source: str | Path, columns: str | None = None, header: bool | None = None
 ) -> KnowledgeGraph | Split:
     """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`."""
-    loaded = _load(str(source), columns, header)
+    loaded = _load(str(source), Layout(columns, header))
     if isinstance(loaded, KnowledgeGraph):
         require_train(loaded, str(source))
     return loaded
 
 
-def _load(text: str, columns: str | None, header: bool | None) -> KnowledgeGraph | Split:
+def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     if _exists(text):
-        return load_path(Path(text), columns, header)
+        return _load_path(Path(text), layout)
     named = {_folded(name): name for name in (*DATASETS, *EMBEDDED)}
     if _folded(text) in named:
         name = named[_folded(text)]
         return _load_named(DATASETS[name]) if name in DATASETS else _load_embedded(name)
     if text.partition(":")[0].casefold() == "synthetic":
         return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
-    if "/" in text or Path(text).suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES, *ARCHIVES, ".pkl", ".gz"):
+    if "/" in text or Path(text).suffix in (*_suffixes(), *ARCHIVES, ".gz"):
         raise DataError(
             f"{text}: no such file or folder; give a path that exists, or a name from 'fedkge data list'"
         )
@@ -67,10 +67,24 @@ def load_graph(source: str | Path, columns: str | None = None, header: bool | No
     return loaded
 
 
-def load_path(path: Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph | Split:
+def _load_path(path: Path, layout: Layout) -> KnowledgeGraph | Split:
     """Read a file, folder or archive in any of the formats."""
     found = members(path)
-    return _read(_bare_name(path), [*found, *_companions(path, found)], columns, header)
+    return _read(_bare_name(path), [*found, *_companions(path, found)], layout)
+
+
+def _formats(kind: type[Kind]) -> list[Kind]:
+    """The formats of a kind, in the order of the registry."""
+    return [format() for format in FORMATS.values() if issubclass(format, kind)]
+
+
+def _readers() -> dict[str, TripleFile]:
+    """What reads a file of triples, by the file's ending."""
+    return {suffix: format for format in _formats(TripleFile) for suffix in format.suffixes}
+
+
+def _suffixes() -> tuple[str, ...]:
+    return tuple(suffix for format in FORMATS.values() for suffix in format.suffixes)
 
 
 def _exists(text: str) -> bool:
@@ -82,25 +96,22 @@ def _exists(text: str) -> bool:
 
 
 def _companions(path: Path, found: Sequence[Member]) -> list[Member]:
-    """The files that belong to a lone pickle and lie beside it."""
-    if not path.is_file() or len(found) != 1 or found[0].suffix != ".pkl":
+    """The files that belong to a lone file and lie beside it."""
+    if not path.is_file() or len(found) != 1:
         return []
-    return [member for file in companions(path) if file.is_file() for member in members(file)]
+    formats = [format for format in _formats(SplitFiles) if found[0].suffix in format.suffixes]
+    files = [file for format in formats for file in format.companions(path) if file.is_file()]
+    return [member for file in files for member in members(file)]
 
 
-def _read(
-    name: str, found: Sequence[Member], columns: str | None, header: bool | None
-) -> KnowledgeGraph | Split:
-    pickled = [member for member in found if member.suffix == ".pkl"]
-    if len(pickled) == 1:
-        base = pickled[0].name[: -len(".pkl")]
-        beside = {end: member for member in found for end in COMPANIONS if member.name == f"{base}.{end}"}
-        if len(found) == 1 + len(beside):
-            return read_pickle(pickled[0], beside)
+def _read(name: str, found: Sequence[Member], layout: Layout) -> KnowledgeGraph | Split:
+    for format in _formats(SplitFiles):
+        if format.recognises(found):
+            return format.read(found)
     clients = _client_folders(found)
     if clients:
-        return _read_split(name, found, clients, columns, header)
-    return _read_graph(name, found, columns, header)
+        return _read_split(name, found, clients, layout)
+    return _read_graph(name, found, layout)
 
 
 def _folded(name: str) -> str:
@@ -110,7 +121,7 @@ def _folded(name: str) -> str:
 
 def _bare_name(path: Path) -> str:
     name = path.resolve().name
-    for suffix in (".gz", *ARCHIVES, *_TEXT_SUFFIXES, *RDF_SUFFIXES, ".pkl"):
+    for suffix in (".gz", *ARCHIVES, *_suffixes()):
         name = name.removesuffix(suffix)
     return name
 
@@ -127,23 +138,18 @@ def _client_folders(found: Sequence[Member]) -> dict[int, list[Member]]:
 
 
 def _read_split(
-    name: str,
-    found: Sequence[Member],
-    clients: Mapping[int, list[Member]],
-    columns: str | None,
-    header: bool | None,
+    name: str, found: Sequence[Member], clients: Mapping[int, list[Member]], layout: Layout
 ) -> Split:
     if sorted(clients) != list(range(len(clients))):
         raise DataError(
             f"{name}: client folders are {sorted(clients)}; expected 0 to {len(clients) - 1} without gaps"
         )
-    graphs = [
-        _read_graph(f"client-{n}", clients[n], columns, header, f"{name}/client-{n}") for n in sorted(clients)
-    ]
+    graphs = [_read_graph(f"client-{n}", clients[n], layout, f"{name}/client-{n}") for n in sorted(clients)]
+    readers = _readers()
     inside = {id(member) for group in clients.values() for member in group}
     outside = [member for member in found if id(member) not in inside]
     for member in outside:
-        if member.suffix in _TEXT_SUFFIXES and member.stem.lower() in _SPLIT_OF_STEM:
+        if member.suffix in readers and member.stem.lower() in _SPLIT_OF_STEM:
             _log.warning("%s: left out, because it lies beside client folders", member.origin)
     files = _by_name(outside, (*_VOCABULARIES, "split.json"), name)
     split = Split.of(name, graphs, partition="given")
@@ -167,25 +173,28 @@ def _by_name(found: Sequence[Member], names: Sequence[str], origin: str) -> dict
 
 
 def _read_graph(
-    name: str, found: Sequence[Member], columns: str | None, header: bool | None, origin: str | None = None
+    name: str, found: Sequence[Member], layout: Layout, origin: str | None = None
 ) -> KnowledgeGraph:
     origin = origin or name
-    files = _by_name(found, (*ID_FORM, *_VOCABULARIES), origin)
-    if is_id_form(files):
-        return read_id_form(name, files)
-    splits: dict[str, LabelledTriples] = {}
-    for split, member in _split_members(found, origin).items():
-        if member.suffix in RDF_SUFFIXES:
-            splits[split] = read_rdf(member, scope=split)
-        else:
-            splits[split] = read_triples(member, columns, header)
+    for format in _formats(GraphFiles):
+        files = _by_name(found, format.names, origin)
+        if format.names[0] in files:
+            return format.read(name, files)
+    readers = _readers()
+    splits = {
+        split: readers[member.suffix].read(member, split, layout)
+        for split, member in _split_members(found, readers, origin).items()
+    }
+    files = _by_name(found, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
     return KnowledgeGraph.from_labels(name, splits, *vocabulary)
 
 
-def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
+def _split_members(
+    found: Sequence[Member], readers: Mapping[str, TripleFile], origin: str
+) -> dict[str, Member]:
     """The member of each split; a lone file is all train."""
-    readable = [member for member in found if member.suffix in (*_TEXT_SUFFIXES, *RDF_SUFFIXES)]
+    readable = [member for member in found if member.suffix in readers]
     by_split: dict[str, Member] = {}
     for member in readable:
         split = _SPLIT_OF_STEM.get(member.stem.lower())
@@ -201,16 +210,17 @@ def _split_members(found: Sequence[Member], origin: str) -> dict[str, Member]:
     if len(readable) == 1 and not by_split:
         return {"train": readable[0]}
     names = ", ".join(sorted(member.name for member in found)[:5]) or "nothing"
+    endings = [suffix for suffix in _suffixes() if suffix != ".txt"]  # which many other files have
     raise DataError(
         f"{origin}: no triples found (it holds {names}); expected train.tsv (and valid.tsv, test.tsv), "
-        "train2id.txt, client-0/…, or one .tsv, .csv, .nt, .ttl or .pkl file"
+        f"train2id.txt, client-0/…, or one {', '.join(endings[:-1])} or {endings[-1]} file"
     )
 
 
 def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
     paths = [locate(file) for file in dataset.files]
     verified = [member for path in paths for member in members(path)]
-    loaded = _read(_bare_name(paths[0]), verified, None, None)
+    loaded = _read(_bare_name(paths[0]), verified, Layout())
     if isinstance(loaded, KnowledgeGraph):
         graph = dataset.renumber(loaded) if dataset.renumber else loaded
         return replace(graph, name=dataset.name)
@@ -224,7 +234,7 @@ def _load_embedded(name: str) -> KnowledgeGraph:
         raise DataError(f"{name} ships inside PyKEEN, which is not installed; run 'pip install pykeen'")
     folder = Path(found.submodule_search_locations[0]) / "datasets" / name.lower()
     files = [member for member in members(folder) if member.name in ("train.txt", "valid.txt", "test.txt")]
-    return _read_graph(name, files, None, None)
+    return _read_graph(name, files, Layout())
 
 
 def _load_from_pykeen(name: str) -> KnowledgeGraph:

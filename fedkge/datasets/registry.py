@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fedkge.datasets.fedr import pathcon_numbering
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.partition.fedr import pathcon_numbering
 
 __all__ = ["DATASETS", "EMBEDDED", "Dataset", "RemoteFile"]
 

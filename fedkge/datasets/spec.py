@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from fedkge.errors import SettingError, UnknownNameError
+from fedkge.plugins import Registry
 
 __all__ = ["build", "construct", "parse"]
 
@@ -25,12 +26,10 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
     return name.strip(), options
 
 
-def build(kind: str, spec: str, registry: Mapping[str, type[Built]]) -> Built:
+def build(spec: str, registry: Registry[type[Built]]) -> Built:
     """The dataclass that a spec names, with its options as typed fields."""
     name, options = parse(spec)
-    if name not in registry:
-        raise UnknownNameError(kind, name, registry)
-    return construct(kind, name, registry[name], options)
+    return construct(registry.kind, name, registry[name], options)
 
 
 def construct(kind: str, name: str, cls: type[Built], options: Mapping[str, str]) -> Built:

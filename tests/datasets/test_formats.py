@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import pickle
+import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -26,6 +28,11 @@ from fedkge.datasets import (
     write_pickle,
     write_split,
 )
+from fedkge.datasets.formats import FORMATS, TripleFile
+from fedkge.datasets.formats.container import read_text
+from fedkge.errors import DataError
+from fedkge.experiment import Experiment
+from fedkge.simulations.runs.run import run
 
 TSV = "Ada\tknows\tBob\nBob\tknows\tCleo\n"
 
@@ -245,3 +252,66 @@ def test_a_line_separator_in_a_label_does_not_end_the_line(tmp_path: Path) -> No
     (tmp_path / "relation2id.txt").write_text("1\r\nr\t0\r\n")
     (tmp_path / "train2id.txt").write_text("1\n0 1 0\n")
     assert load_graph(tmp_path).entity_labels == ("a\u2028b", "c")
+
+
+class JsonLines(TripleFile):
+    """A JSON object a line."""
+
+    suffixes = (".jsonl",)
+
+    def read(self, member, scope, layout):
+        rows = [json.loads(line) for line in read_text(member).splitlines()]
+        return LabelledTriples(*([row[key] for row in rows] for key in ("head", "relation", "tail")))
+
+
+def write_json_lines(folder: Path, graph: KnowledgeGraph) -> None:
+    folder.mkdir()
+    for name in SPLITS:
+        rows = graph.labelled(name)
+        cells = zip(rows.heads, rows.relations, rows.tails, strict=True)
+        lines = [json.dumps(dict(zip(("head", "relation", "tail"), row, strict=True))) for row in cells]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+
+
+def test_a_format_is_one_class_and_one_line(
+    tmp_path: Path, umls: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json_lines(tmp_path / "graph", umls)
+    with pytest.raises(DataError, match=r"no triples found .*one \.tsv, \.csv, \.nt, \.ttl or \.pkl file"):
+        load(tmp_path / "graph")
+    monkeypatch.setitem(FORMATS, "json", JsonLines)
+    for source in (
+        tmp_path / "graph",
+        Path(shutil.make_archive(str(tmp_path / "g"), "zip", tmp_path / "graph")),
+    ):
+        graph = load_graph(source)
+        for name in SPLITS:
+            assert graph.labelled(name) == umls.labelled(name)
+    assert load_graph(tmp_path / "graph" / "train.jsonl").name == "train"
+    with pytest.raises(DataError, match=r"absent\.jsonl: no such file"):
+        load("absent.jsonl")
+    (tmp_path / "split").mkdir()
+    for number in range(2):
+        write_json_lines(tmp_path / "split" / f"client-{number}", umls)
+    split = load(tmp_path / "split")
+    assert isinstance(split, Split)
+    assert split.num_clients == 2
+
+
+def test_a_run_takes_its_data_from_a_format_outside(
+    tmp_path: Path, umls: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FORMATS, "json", JsonLines)
+    write_json_lines(tmp_path / "lines", umls)
+    write_graph(tmp_path / "tabs", umls)
+    hashes = set()
+    for source in ("lines", "tabs"):
+        experiment = Experiment(
+            data={"dataset": str(tmp_path / source), "clients": 2},
+            model={"dim": 8},
+            training={"local_epochs": 1, "negatives": 4},
+            federation={"rounds": 1, "strategy": "Local"},
+            engine={"name": "inline"},
+        )
+        hashes.add(run(experiment, tmp_path / f"run-{source}").summary["result_hash"])
+    assert len(hashes) == 1

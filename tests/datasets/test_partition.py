@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,9 @@ from fedkge.datasets import (
     partition,
     write_pickle,
 )
-from fedkge.datasets.fedr import frequency_rule
+from fedkge.datasets.partition import Assigner
+from fedkge.datasets.partition.partitioner import frequency_rule
+from fedkge.errors import DataError, UnknownNameError
 from tests.datasets.test_formats import assert_equal_pickles
 
 DISJOINT = ["random", "relation", "cluster", "dirichlet", "fedr"]
@@ -242,3 +247,74 @@ def test_duplicates_that_would_be_held_out_are_announced(
 def test_as_many_clusters_as_relations_is_one_relation_each(umls: KnowledgeGraph) -> None:
     split = partition(umls, "cluster", clients=umls.num_relations)
     assert [graph.num_relations for graph in split.clients] == [1] * umls.num_relations
+
+
+@dataclass(frozen=True)
+class ByDegree(Assigner):
+    """Triples of the busiest heads first; a client gets `share` of what is left."""
+
+    share: float = 0.5
+
+    def assign(self, graph, clients, rng):
+        degree = np.bincount(graph.triples[:, 0], minlength=graph.num_entities)
+        rows = np.argsort(-degree[graph.triples[:, 0]], kind="stable")
+        cuts = [round(len(rows) * (1 - self.share**number)) for number in range(1, clients)]
+        return np.split(rows, cuts)
+
+
+def test_a_partitioner_is_one_class_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, umls: KnowledgeGraph
+) -> None:
+    monkeypatch.setitem(PARTITIONERS, "degree", ByDegree)
+    split = partition(umls, "degree:share=0.25", clients=3)
+    first = umls.num_triples * 3 // 4
+    assert split.clients[0].num_triples == pytest.approx(first, abs=1)
+    assert sum((triples_of(graph) for graph in split.clients), Counter()) == triples_of(umls)
+    with pytest.raises(UnknownNameError, match=r"unknown option of partition 'degree' 'shar'.*'share'"):
+        partition(umls, "degree:shar=1")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "fedkge.datasets",
+        "fedkge.datasets.partition",
+        "fedkge.datasets.partition.fedr",
+        "fedkge.datasets.registry",
+    ],
+)
+def test_the_function_is_what_the_package_exports_whatever_is_imported_first(first: str) -> None:
+    script = (
+        f"import {first}\n"
+        "from fedkge.datasets import partition\n"
+        "from fedkge.datasets.partition import PARTITIONERS, Partitioner, partition as same\n"
+        "import fedkge.datasets, fedkge.datasets.partition.overlap\n"
+        "PARTITIONERS['cluster']\n"
+        "assert partition is same is fedkge.datasets.partition and callable(partition)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("spec", ["random", "fedr", "overlap"])
+def test_features_follow_their_labels(spec: str, umls: KnowledgeGraph) -> None:
+    features = {
+        "entity": np.arange(2.0 * umls.num_entities, dtype=np.float32).reshape(-1, 2),
+        "relation": np.arange(umls.num_relations, dtype=np.float32)[:, None],
+    }
+    described = replace(umls, features=features)
+    entity = dict(zip(umls.entity_labels, features["entity"].tolist(), strict=True))
+    relation = dict(zip(umls.relation_labels, features["relation"].tolist(), strict=True))
+    for graph in partition(described, spec, clients=3, seed=4).clients:
+        assert graph.features["entity"].tolist() == [entity[label] for label in graph.entity_labels]
+        assert graph.features["relation"].tolist() == [relation[label] for label in graph.relation_labels]
+        assert not graph.features["entity"].flags.writeable
+    assert mark(described, "0.5").features.keys() == features.keys()
+
+
+def test_features_need_a_row_for_every_label(umls: KnowledgeGraph) -> None:
+    assert umls.features == {}
+    for wrong in ({"entity": np.zeros((3, 2))}, {"entities": np.zeros((umls.num_entities, 2))}):
+        with pytest.raises(
+            DataError, match=r"features of 'entit.*expected a row for each of 135 entity labels"
+        ):
+            replace(umls, features=wrong)

@@ -8,27 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.formats.container import Member, read_text
+from fedkge.datasets.formats.file_format import GraphFiles
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["ID_FORM", "is_id_form", "read_id_form"]
+__all__ = ["IdForm"]
 
-ID_FORM = ("entity2id.txt", "relation2id.txt", *(f"{split}2id.txt" for split in SPLITS))
-
-
-def is_id_form(files: Mapping[str, Member]) -> bool:
-    return "train2id.txt" in files
+_VOCABULARIES = ("entity2id.txt", "relation2id.txt")
 
 
-def read_id_form(name: str, files: Mapping[str, Member]) -> KnowledgeGraph:
-    """The graph of a folder of `*2id.txt` files; the counts in their first lines must be true."""
-    missing = [file for file in ("entity2id.txt", "relation2id.txt") if file not in files]
-    if missing:
-        raise DataError(f"{name}: train2id.txt is there, but {' and '.join(missing)} is not; add it beside")
-    arrays = {split: _triples(files[f"{split}2id.txt"]) for split in SPLITS if f"{split}2id.txt" in files}
-    return KnowledgeGraph.from_ids(
-        name, _labels(files["entity2id.txt"]), _labels(files["relation2id.txt"]), arrays
-    )
+class IdForm(GraphFiles):
+    """A folder of `*2id.txt` files; the counts in their first lines must be true."""
+
+    names = (*(f"{split}2id.txt" for split in SPLITS), *_VOCABULARIES)
+
+    def read(self, name: str, files: Mapping[str, Member]) -> KnowledgeGraph:
+        missing = [file for file in _VOCABULARIES if file not in files]
+        if missing:
+            raise DataError(
+                f"{name}: train2id.txt is there, but {' and '.join(missing)} is not; add it beside"
+            )
+        arrays = {split: _triples(files[f"{split}2id.txt"]) for split in SPLITS if f"{split}2id.txt" in files}
+        entities, relations = (_labels(files[file]) for file in _VOCABULARIES)
+        return KnowledgeGraph.from_ids(name, entities, relations, arrays)
 
 
 def _lines(member: Member) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from fedkge.datasets.about import confirm, write_about
 from fedkge.datasets.formats.container import Member
+from fedkge.datasets.formats.file_format import SplitFiles
 from fedkge.datasets.formats.text import read_labels, write_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError
 from fedkge.storage import staged
 
-__all__ = ["COMPANIONS", "companions", "read_pickle", "write_pickle"]
+__all__ = ["FedEPickle", "companions", "write_pickle"]
 
-COMPANIONS = ("entities.tsv", "relations.tsv", "split.json")  # beside NAME.pkl, as NAME.entities.tsv, …
+_COMPANIONS = ("entities.tsv", "relations.tsv", "split.json")  # beside NAME.pkl, as NAME.entities.tsv, …
 
 Client = dict[str, dict[str, NDArray[np.int64]]]
 
@@ -38,21 +39,39 @@ _MOST_IDS = 10_000_000  # every id up to the largest gets a label, so that the f
 def companions(path: Path) -> list[Path]:
     """The files that belong to a pickle and lie beside it: two vocabularies, and what it is."""
     stem = path.name.removesuffix(".gz").removesuffix(".pkl")
-    return [path.with_name(f"{stem}.{ending}") for ending in COMPANIONS]
+    return [path.with_name(f"{stem}.{ending}") for ending in _COMPANIONS]
 
 
-def read_pickle(member: Member, beside: Mapping[str, Member] | None = None) -> Split:
-    """The split in a FedE pickle, its numbering kept; `beside` has its companions by ending."""
-    beside = beside or {}
-    clients = _checked(_load(member), member.origin)
-    entities = _vocabulary(clients, "edge_index_ori", beside.get("entities.tsv"), member.origin)
-    relations = _vocabulary(clients, "edge_type_ori", beside.get("relations.tsv"), member.origin)
-    graphs = [
-        _graph(client, f"client-{number}", entities, relations, f"{member.origin}, client {number}")
-        for number, client in enumerate(clients)
-    ]
-    split = Split(member.stem, tuple(graphs), entities, relations, partition="given")
-    return confirm(split, beside["split.json"]) if "split.json" in beside else split
+class FedEPickle(SplitFiles):
+    """The split in a FedE pickle, its numbering kept."""
+
+    suffixes = (".pkl",)
+
+    def recognises(self, members: Sequence[Member]) -> bool:
+        pickled = [member for member in members if member.suffix == ".pkl"]
+        return len(pickled) == 1 and len(members) == 1 + len(_beside(pickled[0], members))
+
+    def companions(self, path: Path) -> list[Path]:
+        return companions(path)
+
+    def read(self, members: Sequence[Member]) -> Split:
+        member = next(member for member in members if member.suffix == ".pkl")
+        beside = _beside(member, members)
+        clients = _checked(_load(member), member.origin)
+        entities = _vocabulary(clients, "edge_index_ori", beside.get("entities.tsv"), member.origin)
+        relations = _vocabulary(clients, "edge_type_ori", beside.get("relations.tsv"), member.origin)
+        graphs = [
+            _graph(client, f"client-{number}", entities, relations, f"{member.origin}, client {number}")
+            for number, client in enumerate(clients)
+        ]
+        split = Split(member.stem, tuple(graphs), entities, relations, partition="given")
+        return confirm(split, beside["split.json"]) if "split.json" in beside else split
+
+
+def _beside(pickled: Member, members: Sequence[Member]) -> dict[str, Member]:
+    """The companions of a pickle among some files, by ending."""
+    base = pickled.name[: -len(".pkl")]
+    return {end: member for member in members for end in _COMPANIONS if member.name == f"{base}.{end}"}
 
 
 def write_pickle(path: Path, split: Split) -> None:

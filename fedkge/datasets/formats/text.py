@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from fedkge.datasets.formats.container import Member, read_text
+from fedkge.datasets.formats.file_format import Layout, TripleFile
 from fedkge.datasets.graph import BoolArray, LabelledTriples
 from fedkge.errors import DataError, SettingError
 
-__all__ = ["read_labels", "read_triples", "write_labels", "write_triples"]
+__all__ = ["Text", "read_labels", "write_labels", "write_triples"]
 
 ESCAPED = "# fedkge: escaped"
 COLUMNS = ("head", "relation", "tail")
@@ -35,26 +36,31 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escape: char for char, escape in _ESCAPES.items()}
 
 
-def read_triples(member: Member, columns: str | None = None, header: bool | None = None) -> LabelledTriples:
-    """The triples of one file; `columns` is an order such as 'hrt' or 'htr', `header` None means 'look'."""
-    cells, width, escaped = _cells(member)
-    if not cells:
-        return LabelledTriples([], [], [])
-    named = _header(cells[:width]) if header is not False or escaped else None
-    if named is None and width != 3:
-        raise DataError(_wrong_width(member, cells[:width]))
-    places = _places(named, columns, member.origin)
-    skipped = 1 if named is not None or header is True else 0
-    picked = {name: cells[skipped * width + place :: width] for name, place in places.items()}
-    if escaped:
-        picked = {name: [_unescape(cell) for cell in column] for name, column in picked.items()}
-    marks = picked.get("confidential")
-    return LabelledTriples(
-        picked["head"],
-        picked["relation"],
-        picked["tail"],
-        None if marks is None else _marks(marks, member, skipped),
-    )
+class Text(TripleFile):
+    """One triple a line, tab- or comma-separated."""
+
+    suffixes = (".tsv", ".txt", ".csv")
+
+    def read(self, member: Member, scope: str, layout: Layout) -> LabelledTriples:
+        del scope
+        cells, width, escaped = _cells(member)
+        if not cells:
+            return LabelledTriples([], [], [])
+        named = _header(cells[:width]) if layout.header is not False or escaped else None
+        if named is None and width != 3:
+            raise DataError(_wrong_width(member, cells[:width]))
+        places = _places(named, layout.columns, member.origin)
+        skipped = 1 if named is not None or layout.header is True else 0
+        picked = {name: cells[skipped * width + place :: width] for name, place in places.items()}
+        if escaped:
+            picked = {name: [_unescape(cell) for cell in column] for name, column in picked.items()}
+        marks = picked.get("confidential")
+        return LabelledTriples(
+            picked["head"],
+            picked["relation"],
+            picked["tail"],
+            None if marks is None else _marks(marks, member, skipped),
+        )
 
 
 def write_triples(path: Path, triples: LabelledTriples) -> None:

@@ -7,19 +7,19 @@ Aggregation", 2022, and the splits they published.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedkge.datasets.graph import SPLITS, IntArray, KnowledgeGraph
+from fedkge.datasets.graph import SPLITS, KnowledgeGraph
+from fedkge.datasets.partition.partitioner import Partitioner, Rows, by_frequency, divided
+from fedkge.datasets.partition.random import Random
+from fedkge.datasets.split import Split
 
-__all__ = ["PUBLISHED_SEED", "corrupting_shuffle", "frequency_rule", "pathcon_numbering"]
+__all__ = ["PUBLISHED_SEED", "FedRLegacy", "FedRPartition", "corrupting_shuffle", "pathcon_numbering"]
 
 PUBLISHED_SEED = 9
-HELD_OUT_SHARE = 0.2
-
-Rows = NDArray[np.int64]
 
 _PATHCON_RELATIONS = (
     "belong(s) to the category of",
@@ -39,35 +39,27 @@ _PATHCON_RELATIONS = (
 )
 
 
-def frequency_rule(triples: IntArray, shuffle: Callable[[list[int]], None]) -> tuple[Rows, Rows, Rows]:
-    """Rows of train, valid and test: a triple may be held out while its parts occur more than twice."""
-    order = list(range(len(triples)))
-    shuffle(order)
-    entity = np.bincount(triples[:, [0, 2]].ravel()).tolist()
-    relation = np.bincount(triples[:, 1]).tolist()
-    rows = triples.tolist()
-    enough = int(len(order) * HELD_OUT_SHARE)
-    train: list[int] = []
-    held: list[int] = []
-    for place, row in enumerate(order):
-        h, r, t = rows[row]
-        if entity[h] > 2 and entity[t] > 2 and relation[r] > 2:
-            held.append(row)
-            entity[h] -= 1
-            entity[t] -= 1
-            relation[r] -= 1
-        else:
-            train.append(row)
-        if len(held) > enough:
-            train += order[place + 1 :]
-            break
-    shuffle(held)
-    half = len(held) // 2
-    return (
-        np.array(train, dtype=np.int64),
-        np.array(held[:half], dtype=np.int64),
-        np.array(held[half:], dtype=np.int64),
-    )
+@dataclass(frozen=True)
+class FedRPartition(Random):
+    """Random, all triples pooled, and FedR's rule decides what is held out (Zhang et al., 2022)."""
+
+    pools: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class FedRLegacy(Partitioner):
+    """The published FedR splits, bit for bit: a shuffle that overwrites half of the triples, seed 9.
+
+    For comparison with published numbers only; `fedr` is the same idea done right. The seed of a run does not
+    change it.
+    """
+
+    def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:  # noqa: ARG002
+        shuffler = random.Random(PUBLISHED_SEED)
+        rows = corrupting_shuffle(graph.num_triples, shuffler)
+        assignment = np.array_split(rows, clients)
+        parts = [by_frequency(graph, client_rows, shuffler.shuffle) for client_rows in assignment]
+        return divided(graph, assignment, parts, spec, PUBLISHED_SEED)
 
 
 def corrupting_shuffle(count: int, generator: random.Random) -> Rows:
