@@ -27,7 +27,7 @@ State = dict[str, NDArray[Any]]
 
 
 class Optimizer:
-    """Moves the rows of named tables against their gradients; how, `move` knows by its descent."""
+    """Moves rows of named parameters, each (n, w), against their gradients; `descent` says how."""
 
     descent: ClassVar[Descent]
     dense: ClassVar[bool]  # whether a row without a gradient moves too
