@@ -208,11 +208,6 @@ class EvaluationSettings(Settings):
     )
 
 
-# Noise reaches every row in proportion to the bound, so a percentile of norms is far too much in `sound`.
-# Picked by hand from short runs: benchmarks/check_clip.py has it beside others.
-SOUND_CLIP = 0.03
-
-
 class DPSettings(Settings):
     """How a client trains on its confidential triples; the section alone switches it on.
 
@@ -220,10 +215,11 @@ class DPSettings(Settings):
     """
 
     section = "privacy.dp"
-    mode: Literal["off", "paper", "sound"] = Field(
+    mode: str = Field(
         default="sound",
         description="`sound` carries a guarantee; the ε of `paper` is only a claim",
     )
+    options: dict[str, Any] = Field(default={}, description="of a mode that has some of its own")
     sigma: float = Field(
         default=1.0, gt=0, allow_inf_nan=False, description="noise, as a multiple of the clipping bound"
     )
@@ -259,11 +255,6 @@ class DPSettings(Settings):
         default="unrestricted",
         description="`all` also validates on confidential triples, which is outside ε, and said so",
     )
-
-    @property
-    def bound(self) -> float | None:
-        """The clipping bound that is known beforehand; None: `paper` looks at each batch."""
-        return SOUND_CLIP if self.clip is None and self.mode == "sound" else self.clip
 
 
 class PrivacySettings(Settings):
@@ -305,7 +296,8 @@ class ClientSettings(Settings):
 
     section = "clients"
     client: int = Field(ge=0, description="its number, from 0")
-    mode: Literal["off", "paper", "sound"] | None = Field(default=None, description="as in `[privacy.dp]`")
+    mode: str | None = Field(default=None, description="as in `[privacy.dp]`")
+    options: dict[str, Any] | None = Field(default=None, description="as in `[privacy.dp]`")
     sigma: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
     budget: float | None = Field(default=None, ge=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
     data: str | None = Field(
@@ -374,9 +366,11 @@ class Experiment(Settings):
         own = next((each for each in self.clients if each.client == client), None)
         if own is None:
             return self.privacy.dp
-        changes = own.model_dump(include={"mode", "sigma", "budget"}, exclude_none=True)
+        changes = own.model_dump(include={"mode", "options", "sigma", "budget"}, exclude_none=True)
         if changes and "mode" not in changes and self.privacy.dp.mode == "off":
-            changes["mode"] = "sound"
+            changes["mode"] = DPSettings().mode
+        if changes.get("mode", self.privacy.dp.mode) != self.privacy.dp.mode:
+            changes.setdefault("options", {})  # those of one mode mean nothing to another
         if "sigma" in changes:
             changes["target_epsilon"] = None
         return self.privacy.dp.model_copy(update=changes)
@@ -509,7 +503,7 @@ def _toml_lines(options: Mapping[str, Any], parent: str = "") -> Iterator[str]:
         elif _is_tables(values):
             for table in values:
                 yield f"\n[[{section}]]"
-                yield from _toml_lines(table)
+                yield from _toml_lines(table, f"{section}.")
 
 
 def _is_tables(value: Any) -> bool:

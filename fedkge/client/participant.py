@@ -19,7 +19,6 @@ from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
-from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
@@ -52,7 +51,8 @@ class Participant:
         self.files = files
         self.every_round = every_round  # whether the process may vanish between two messages
         self.account = self._open_account(simulated)
-        self.public = unrestricted(graph) if self._is_sound else graph  # what may be counted without noise
+        # What may be counted without noise.
+        self.public = self.account.mechanism.public(graph) if self.account else graph
         self.model: Model
         self.round: int  # the last round trained
         self.facts: Mapping[str, Any]  # what was said of it
@@ -169,10 +169,6 @@ class Participant:
     @property
     def dp(self) -> DPSettings:
         return self.experiment.dp_of(self.client)
-
-    @property
-    def _is_sound(self) -> bool:
-        return self.dp.mode == "sound"
 
     def _open_account(self, simulated: bool) -> PrivacyAccount | None:
         if self.dp.mode == "off":
