@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Unpack
 
-from fedkge.attacks.findings import Details, Finding, proportion
+from fedkge.attacks.findings import Details, Finding
+from fedkge.attacks.intervals import proportion
 from fedkge.attacks.reconstruction.scoring import Score
 from fedkge.attacks.view import View
 
-__all__ = ["Report"]
+__all__ = ["Assessment"]
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Assessment:
     """Where findings go, and what they have in common."""
 
     attack: str

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from fedkge.attacks import PROTOCOLS, Finding, View
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.attacks.view import UNKNOWN, Rows
@@ -60,7 +61,7 @@ def fedr(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
 
 
 def view_of(run: RecordedRun, name: str, adversary: str = "server + client 0", ratio: float = 1.0) -> View:
-    (view,) = [v for v in run.views([0], ratio) if (v.name, v.adversary) == (name, adversary)]
+    (view,) = [v for v in views_of(run, [0], ratio) if (v.name, v.adversary) == (name, adversary)]
     return view
 
 
@@ -155,7 +156,7 @@ def test_masked_uploads_are_at_chance(secret_fede: RecordedRun) -> None:
     names = {f.metric for f in found}
     assert {"ERR", "entity recall (overlap)", "recall", "presence AUC (entity)"} <= names
     # Masks are new each time, and findings about the same rows miss together; none may be far from guessing.
-    assert np.mean([f.at_chance for f in found]) > 0.5
+    assert np.mean([f.includes_guessing for f in found]) > 0.5
     for f in found:
         assert abs((f.value or 0) - (f.baseline or 0)) < 4 * ((f.high or 1) - (f.low or 0)), f
 
@@ -166,7 +167,7 @@ def test_the_same_rows_without_masks_are_far_from_chance(secret_fede: RecordedRu
     opened = {client: unmasked(view, secret_fede, client) for client in view.last.lee}
     last = replace(view.last, lee=opened)
     found = judged(replace(view, rounds=(*view.rounds[:-1], last)), secret_fede)
-    assert np.mean([f.at_chance for f in found]) < 0.5
+    assert np.mean([f.includes_guessing for f in found]) < 0.5
     assert all((f.value or 0) > 0.9 for f in found if f.metric == "ERR")
 
 
@@ -194,7 +195,7 @@ def unmasked(view: View, run: RecordedRun, client: int) -> Rows:
 def test_a_hidden_union_shows_nobody_who_holds_what(tmp_path: Path) -> None:
     changes = ("federation.strategy=FedE", "adversary.record=last", "privacy.union=oprf")
     run = recorded(tmp_path / "run", *changes, "privacy.query_budget=256", "federation.rounds=2")
-    assert not any(view.presence for view in run.views([0], 1.0))
+    assert not any(view.presence for view in views_of(run, [0], 1.0))
 
 
 def test_a_curious_client_has_its_own_pairs_and_what_it_was_sent(secret_fede: RecordedRun) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedkge.attacks import ATTACKS
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.errors import SettingError
 from fedkge.simulations.runs.run import run
@@ -23,7 +24,7 @@ def areas(findings, target):
 def test_uploads_in_the_clear_give_members_away(tiny, out):
     run(tiny(*LONG, *STRONG, "data.clients=2", "adversary.record=every"), out)
     recorded = RecordedRun(out)
-    server, allied, alone = recorded.views([0], 1.0)
+    server, allied, alone = views_of(recorded, [0], 1.0)
     found = {
         view.adversary: ATTACKS["membership"]().assess(
             view, recorded.truth, "rigorous", np.random.default_rng(0)
@@ -39,12 +40,12 @@ def test_uploads_in_the_clear_give_members_away(tiny, out):
 def test_masked_uploads_are_at_chance_and_the_aggregate_is_not(secret, out):
     run(secret(*LONG, *STRONG, "adversary.record=last"), out)
     recorded = RecordedRun(out)
-    masked, allied, aggregate, _ = recorded.views([0], 1.0)
+    masked, allied, aggregate, _ = views_of(recorded, [0], 1.0)
     rng = np.random.default_rng(0)
     attack = ATTACKS["membership"]()
     assert all(finding.value is None for finding in attack.assess(masked, recorded.truth, "rigorous", rng))
     shown = attack.assess(allied, recorded.truth, "rigorous", rng)
-    assert all(areas(shown, client)["score, all"].at_chance for client in (1, 2))
+    assert all(areas(shown, client)["score, all"].includes_guessing for client in (1, 2))
     assert areas(attack.assess(aggregate, recorded.truth, "rigorous", rng), None)["score, all"].low > 0.5
 
 

@@ -20,7 +20,7 @@ from flwr.app import Context, Message
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.central.signals import scores
-from fedkge.attacks.membership.guess import Values
+from fedkge.attacks.membership.guesses import Values
 from fedkge.client.app import resident
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models import Model

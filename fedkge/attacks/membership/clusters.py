@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.curve import RATES, Interval, area, highest
-from fedkge.attacks.membership.decisions import decision_values
-from fedkge.attacks.membership.guess import Bools, Guess, Values
+from fedkge.attacks.membership.guesses import Bools, Guess, Values, decision_values
 
 __all__ = ["entity_intervals"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.errors import DataError
 
 __all__ = ["RATES", "Curve", "Interval", "area", "highest"]

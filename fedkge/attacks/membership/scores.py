@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.central.halves import Answers
-from fedkge.attacks.membership.central.thresholds import Bars
+from fedkge.attacks.membership.central.shadows import Bars
 from fedkge.attacks.membership.clusters import entity_intervals
 from fedkge.attacks.membership.curve import RATES, Curve, Interval
-from fedkge.attacks.membership.decisions import decision_figures
-from fedkge.attacks.membership.guess import Bools, Guess
+from fedkge.attacks.membership.guesses import Bools, Guess, decision_figures
 
 __all__ = ["Figure", "figures_of"]
 

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedkge.attacks.membership.central import signals
-from fedkge.attacks.membership.central.correctness import best_threshold, correctness_attack
 from fedkge.attacks.membership.central.halves import answers_about, halve, questions
 from fedkge.attacks.membership.central.lira import lira, lira_offline
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.rmia import likelihood_ratios, rmia
-from fedkge.attacks.membership.central.shadows import Shadows, drawn_halves
+from fedkge.attacks.membership.central.shadows import Shadows, calibrate, drawn_halves, rehearse
 from fedkge.attacks.membership.central.target import (
     Recipe,
     ask,
@@ -23,10 +21,9 @@ from fedkge.attacks.membership.central.target import (
     shadow_attacks,
     train_shadows,
 )
-from fedkge.attacks.membership.central.thresholds import calibrate, rehearse
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.guess import Guess
+from fedkge.attacks.membership.guesses import Guess, best_threshold, correctness_attack, loss_attack
 from fedkge.attacks.membership.scores import figures_of
 from fedkge.client import build_model
 from fedkge.datasets import KnowledgeGraph, Synthetic

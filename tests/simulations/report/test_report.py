@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
+from fedkge.attacks.findings import worst
 from fedkge.errors import InputError
 from fedkge.simulations import report
 from fedkge.simulations.report import write_report
 from fedkge.simulations.report.charts.drawing import WIDTH
 from fedkge.simulations.report.charts.lines import NUM_COLOURS
-from fedkge.simulations.report.findings import worst
 from fedkge.simulations.runs.rows import row_of
 from fedkge.simulations.runs.run_folder import RunFolder
 from tests.simulations.report.conftest import Seen

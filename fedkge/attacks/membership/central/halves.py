@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.client.kernels.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError

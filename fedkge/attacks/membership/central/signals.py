@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedkge.attacks.membership.guess import Values
+from fedkge.attacks.membership.guesses import Values
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models.model import Model
 from fedkge.client.training.evaluate import per_triple

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkge.attacks.membership.central import signals
-from fedkge.attacks.membership.central.correctness import best_threshold, correctness_attack
 from fedkge.attacks.membership.central.halves import Questions, questions
 from fedkge.attacks.membership.central.lira import lira
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.rmia import likelihood_ratios, rmia
-from fedkge.attacks.membership.central.shadows import Shadows
-from fedkge.attacks.membership.central.thresholds import Bars, rehearse
+from fedkge.attacks.membership.central.shadows import Bars, Shadows, rehearse
 from fedkge.attacks.membership.central.transfer import TransferAttack
-from fedkge.attacks.membership.guess import Guess, Values
+from fedkge.attacks.membership.guesses import Guess, Values, best_threshold, correctness_attack, loss_attack
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models import Model, build_model
 from fedkge.client.training.loop import train

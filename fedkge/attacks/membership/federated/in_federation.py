@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.attack import Attack, Protocol
 from fedkge.attacks.findings import Finding
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.signals import logistic_loss
 from fedkge.attacks.membership.curve import RATES, Curve
-from fedkge.attacks.membership.decisions import DECISIONS
 from fedkge.attacks.membership.federated.games import Game, game_about
 from fedkge.attacks.membership.federated.sight import sight_of, targets_in
 from fedkge.attacks.membership.federated.view_signals import Named, signals_of
-from fedkge.attacks.membership.guess import Guess
+from fedkge.attacks.membership.guesses import DECISIONS, Guess, loss_attack
 from fedkge.attacks.membership.scores import Figure, figures_of
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, View

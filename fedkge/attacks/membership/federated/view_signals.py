@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedkge.attacks.membership.central.signals import scores
 from fedkge.attacks.membership.federated.relation_fit import fitted_relations
 from fedkge.attacks.membership.federated.sight import Sight
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.attacks.view import UNKNOWN, Rows, View
 from fedkge.client.models import MODELS
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedkge.attacks.membership.central.halves import Answers, Questions, halve
+from fedkge.attacks.membership.central.shadows import Bars
 from fedkge.attacks.membership.central.target import (
     Asked,
     Recipe,
@@ -20,11 +21,9 @@ from fedkge.attacks.membership.central.target import (
     shadow_attacks,
     train_shadows,
 )
-from fedkge.attacks.membership.central.thresholds import Bars
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
-from fedkge.attacks.membership.guess import Guess
+from fedkge.attacks.membership.guesses import DECISIONS, Guess, decision_figures
 from fedkge.attacks.membership.plots import plot_curves
 from fedkge.attacks.membership.scores import figures_of
 from fedkge.datasets import load_graph
