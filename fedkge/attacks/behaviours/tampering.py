@@ -45,8 +45,8 @@ class Watched:
     def at(self, round: int) -> Values:
         if round not in self.rounds:
             raise DataError(f"the run ended before round {round}; tamper earlier, or run more rounds")
-        found: Values = self.scores[self.rounds.index(round)]
-        return found
+        values: Values = self.scores[self.rounds.index(round)]
+        return values
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ def entity_intervals(
     guess: Guess, member: Bools, ends: NDArray[np.int64], rng: np.random.Generator
 ) -> dict[str, Interval]:
     """95 % intervals of all figures; `ends` (n, 2) are the head and tail of each triple."""
-    entities, places = np.unique(ends, return_inverse=True)
-    blocks = list(_figures(guess, member, places.reshape(ends.shape), len(entities), rng))
-    found = {}
+    entities, numbers = np.unique(ends, return_inverse=True)
+    blocks = list(_figures(guess, member, numbers.reshape(ends.shape), len(entities), rng))
+    intervals = {}
     for name in blocks[0]:
         low, high = np.percentile(np.concatenate([block[name] for block in blocks]), [2.5, 97.5])
-        found[name] = (float(low), float(high))
-    return found
+        intervals[name] = (float(low), float(high))
+    return intervals
 
 
 def _figures(

@@ -81,13 +81,13 @@ def decision_figures(guess: Bools, member: Bools) -> dict[str, tuple[float, tupl
         "precision": (alarms / called**2, -hits / called**2) if called else (0.0, 0.0),
         "recall": (1.0, 0.0),
     }
-    found = {}
+    figures = {}
     for name, values in decision_values(np.array([hits]), np.array([alarms])).items():
         by_hits, by_alarms = slopes[name]
         half = 1.96 * float(np.sqrt(by_hits**2 * hit_error + by_alarms**2 * alarm_error))
         value = float(values[0])
-        found[name] = (value, (value - half, value + half))
-    return found
+        figures[name] = (value, (value - half, value + half))
+    return figures
 
 
 def decision_values(hits: Values, alarms: Values) -> dict[str, Values]:

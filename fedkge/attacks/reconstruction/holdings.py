@@ -31,10 +31,12 @@ def held(assessment: Assessment, truth: Truth, kind: str) -> None:
         claimed, note = likely_held(view, kind), "guessed from how many clients hold each row"
     else:
         raise ImpossibleError(f"nothing tells this adversary which client holds which {kind}")
-    labels, own = _numbers(view, truth, kind, target)
-    is_held = np.isin(labels, own)
+    labels, held_numbers = _numbers(view, truth, kind, target)
+    is_held = np.isin(labels, held_numbers)
     hits, by_chance = int(is_held[claimed].sum()), float(is_held.mean()) * len(claimed)
-    assessment.share(f"{kind} recall", hits, len(own), baseline=by_chance / max(len(own), 1), note=note)
+    assessment.share(
+        f"{kind} recall", hits, len(held_numbers), baseline=by_chance / max(len(held_numbers), 1), note=note
+    )
     assessment.share(f"{kind} precision", hits, len(claimed), baseline=float(is_held.mean()), note=note)
 
 
@@ -55,8 +57,8 @@ def masked_presence(assessment: Assessment, truth: Truth) -> None:
         if rows is None or not rows.masked or not (rows.names != UNKNOWN).any():
             continue
         rows = rows.pick(np.flatnonzero(rows.names != UNKNOWN))
-        labels, own = _numbers(view, truth, kind, target)
-        there = np.isin(labels[rows.names], own)
+        labels, held_numbers = _numbers(view, truth, kind, target)
+        there = np.isin(labels[rows.names], held_numbers)
         if there.all() or not there.any():
             assessment.impossible(f"presence AUC ({kind})", "the target holds all of the rows, or none")
             continue

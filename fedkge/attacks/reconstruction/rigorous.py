@@ -30,7 +30,7 @@ from fedkge.attacks.reconstruction.alignment import mutual, ranks, superpose
 from fedkge.attacks.reconstruction.holdings import held, masked_presence
 from fedkge.attacks.reconstruction.relations import Inferred, RelationModel
 from fedkge.attacks.reconstruction.scoring import (
-    Score,
+    ClaimScore,
     decoys,
     guessers,
     positions,
@@ -87,43 +87,43 @@ def _entities(assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.G
         return
     pool = pool_of(assessment.view)
     right = right_names(assessment.view, truth, rows, assessment.target)
-    place = _right_places(assessment.view, right)  # (colluders, n) where the pool has the right answer
-    common = np.flatnonzero((place != UNKNOWN).any(axis=0))
+    pool_rows = _right_rows(assessment.view, right)  # (colluders, n) where the pool has the right answer
+    common = np.flatnonzero((pool_rows != UNKNOWN).any(axis=0))
     moved, still = superpose(rows.values, pool.values) if turn else (rows.values, pool.values)
-    _aligned(assessment, truth, moved, still, place)
+    _aligned(assessment, truth, moved, still, pool_rows)
     if turn and len(common) > 2 * ANCHORS:
         known = rng.permutation(common)[:ANCHORS]
-        moved, still = superpose(rows.values, pool.values, (known, place[:, known].max(axis=0)))
+        moved, still = superpose(rows.values, pool.values, (known, pool_rows[:, known].max(axis=0)))
         free = np.setdiff1d(np.arange(len(rows)), known)
-        _aligned(assessment, truth, moved[free], still, place[:, free], f"{ANCHORS} names granted")
+        _aligned(assessment, truth, moved[free], still, pool_rows[:, free], f"{ANCHORS} names granted")
 
 
-def _right_places(view: View, right: Ids) -> Ids:
+def _right_rows(view: View, right: Ids) -> Ids:
     """For each colluder, where in the common pool it has the row of each name; UNKNOWN if it has none."""
-    found, start = [], 0
+    pool_rows, start = [], 0
     for other in view.handed:
-        own = other.entity.places(right)
-        found.append(np.where(own == UNKNOWN, UNKNOWN, own + start))
+        rows = other.entity.rows_of(right)
+        pool_rows.append(np.where(rows == UNKNOWN, UNKNOWN, rows + start))
         start += len(other.entity)
-    return np.stack(found)
+    return np.stack(pool_rows)
 
 
 def _aligned(
-    assessment: Assessment, truth: Truth, moved: Values, still: Values, place: Ids, regime: str = ""
+    assessment: Assessment, truth: Truth, moved: Values, still: Values, pool_rows: Ids, regime: str = ""
 ) -> None:
     """Recall and hits@k over the overlap and over all entities; precision of mutual nearest neighbours."""
-    overlap = np.flatnonzero((place != UNKNOWN).any(axis=0))
-    found = np.full(len(overlap), len(still), dtype=np.int64)
-    for own in place[:, overlap]:  # the best of the colluders' rows of that name
-        there = own != UNKNOWN
-        found[there] = np.minimum(found[there], ranks(moved[overlap[there]], still, own[there]))
+    overlap = np.flatnonzero((pool_rows != UNKNOWN).any(axis=0))
+    best = np.full(len(overlap), len(still), dtype=np.int64)
+    for of_colluder in pool_rows[:, overlap]:  # the best of the colluders' rows of that name
+        there = of_colluder != UNKNOWN
+        best[there] = np.minimum(best[there], ranks(moved[overlap[there]], still, of_colluder[there]))
     total = truth.clients[assessment.target].num_entities
     for k, metric in ((1, "entity recall"), (10, "entity hits@10")):
-        hits, chance = int((found <= k).sum()), min(1.0, k / len(still))
+        hits, chance = int((best <= k).sum()), min(1.0, k / len(still))
         assessment.share(f"{metric} (overlap)", hits, len(overlap), regime=regime, baseline=chance)
         assessment.share(metric, hits, total, regime=regime, baseline=chance * len(overlap) / total)
     paired, nearest = mutual(moved, still)
-    right = int((place[:, paired] == nearest).any(axis=0).sum())
+    right = int((pool_rows[:, paired] == nearest).any(axis=0).sum())
     assessment.share("entity precision (mutual)", right, len(paired), regime=regime, baseline=1 / len(still))
 
 
@@ -136,18 +136,18 @@ class Case:
 
     view: View
     truth: Truth
-    found: Identified
+    identified: Identified
     relation_names: Ids
     row_of: Ids  # the attacked row of each of the target's entities
     target: int
 
     def claims(self, pairs: Ids, infer: Infer) -> Claims:
-        return claim_pairs(self.found, pairs, infer, self.relation_names)
+        return claim_pairs(self.identified, pairs, infer, self.relation_names)
 
     def guesses(self, pairs: Ids, guess: Callable[[Ids], Inferred]) -> Claims:
         return self.claims(pairs, lambda _h, _t: guess(pairs))
 
-    def score(self, claims: Claims, positives: Ids, most: int | None = None) -> Score:
+    def score(self, claims: Claims, positives: Ids, most: int | None = None) -> ClaimScore:
         return score(self.view, self.truth, claims, positives, most)
 
     def positives(self, pairs: Ids | None = None, heads: Ids | None = None) -> Ids:
@@ -159,34 +159,34 @@ class Case:
             return keys[np.isin(rows[:, 0], heads)]
         if pairs is None:
             return keys
-        width = len(self.found.rows) + 1
+        width = len(self.identified.rows) + 1
         return keys[np.isin((rows[:, 0] + 1) * width + rows[:, 1], (pairs[:, 0] + 1) * width + pairs[:, 1])]
 
     @property
     def owned(self) -> Ids:
         """Keys of the triples that the adversary's own clients hold."""
-        own = [self.truth.keys(self.truth.train(other.client)) for other in self.view.handed]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *own]))
+        keys = [self.truth.keys(self.truth.train(other.client)) for other in self.view.handed]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *keys]))
 
     def shuffled(self, rng: np.random.Generator) -> Case:
         """The same rows dealt to other entities."""
-        rows = self.found.rows
+        rows = self.identified.rows
         dealt = replace(rows, values=rows.values[rng.permutation(len(rows))])
-        return replace(self, found=replace(self.found, rows=dealt))
+        return replace(self, identified=replace(self.identified, rows=dealt))
 
 
 def _triples(assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.Generator, turn: bool) -> None:
     view, target = assessment.view, assessment.target
     model, names = relation_model(view)
     unnamed = bool((rows.names == UNKNOWN).any())
-    found = identify(rows, view, turn=turn and unnamed)
-    row_of = positions(view, truth, found, target)
+    identified = identify(rows, view, turn=turn and unnamed)
+    row_of = positions(view, truth, identified, target)
     pairs = true_pairs(truth, target, row_of)
     if len(pairs) == 0:
         raise ImpossibleError(
             "no pair of the target's entities is among the rows that this adversary can use"
         )
-    case = Case(view, truth, found, names, row_of, target)
+    case = Case(view, truth, identified, names, row_of, target)
     methods: dict[str, Infer] = {"inverse": model.invert} if model.inverts else {}
     for method, infer in {**methods, "score": model.best}.items():
         part = replace(assessment, method=method)
@@ -211,7 +211,7 @@ def _true_pairs(
     beyond = np.setdiff1d(positives, case.owned)
     fresh = case.score(claims, beyond)
     assessment.share("recall beyond the colluders' triples", fresh.hits, fresh.positives, regime=regime)
-    for name, guess in guessers(case.view, case.found, case.relation_names, rng).items():
+    for name, guess in guessers(case.view, case.identified, case.relation_names, rng).items():
         reached = case.score(case.guesses(pairs, guess), positives)
         assessment.above(f"recall above {name}", result.recall, reached.recall, regime=regime)
 
@@ -228,7 +228,7 @@ def _among_decoys(
     regime = f"true pairs among {DECOYS} decoys"
     result = case.score(case.claims(mixed, infer), positives, most)
     assessment.scored(regime, result)
-    for name, guess in guessers(case.view, case.found, case.relation_names, rng).items():
+    for name, guess in guessers(case.view, case.identified, case.relation_names, rng).items():
         reached = case.score(case.guesses(mixed, guess), positives, most)
         gain = (result.average_precision, reached.average_precision)
         assessment.above(f"AUPRC above {name}", *gain, regime=regime)
@@ -239,7 +239,7 @@ def _all_pairs(
 ) -> None:
     """Nothing is granted: the best triples from some heads to all rows, over all relations."""
     heads = rng.permutation(np.unique(pairs[:, 0]))[:MOST_HEADS]
-    claims = claim_all_pairs(case.found, heads, model, case.relation_names, CLAIMS_PER_HEAD * len(heads))
+    claims = claim_all_pairs(case.identified, heads, model, case.relation_names, CLAIMS_PER_HEAD * len(heads))
     assessment.scored(f"all pairs from {len(heads)} heads", case.score(claims, case.positives(heads=heads)))
 
 

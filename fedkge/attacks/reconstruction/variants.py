@@ -24,14 +24,14 @@ class Reconstruction(Attack):
     turns: ClassVar[bool] = False  # whether two embedding spaces are superposed before rows are compared
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for target in view.targets:
-            assessment = Assessment(self.name, protocol, view, target, found)
+            assessment = Assessment(self.name, protocol, view, target, findings)
             if protocol == "paper":
                 published(assessment, truth, self.turns)
             else:
                 rigorous(assessment, truth, rng, self.turns)
-        return found
+        return findings
 
 
 class Procrustes(Reconstruction):

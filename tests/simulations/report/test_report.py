@@ -106,7 +106,7 @@ def test_names_are_text_whatever_they_say(folder: Path) -> None:
         csv.writer(file).writerow((2, "train", 1, EVIL))
     with (folder / "findings.csv").open("w", newline="") as file:
         file.write(FINDINGS.splitlines()[0] + "\n")
-        csv.writer(file).writerow((EVIL, EVIL, EVIL, EVIL, "", 0, EVIL, EVIL, EVIL, 1, 1, 1, "", 1, EVIL))
+        csv.writer(file).writerow((EVIL, EVIL, EVIL, EVIL, "", 0, 1, EVIL, EVIL, 1, 1, 1, "", 1, EVIL))
     change_summary(
         folder,
         privacy__what_the_server_learned=[EVIL],

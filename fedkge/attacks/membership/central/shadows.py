@@ -50,8 +50,8 @@ def drawn_halves(count: int, size: int, rng: np.random.Generator) -> Bools:
     """(count, size): every triple is in exactly half of the models, each time another half."""
     if count < LEAST or count % 2:
         raise SettingError(f"{count} shadow models: expected an even number of at least {LEAST}")
-    places = rng.random((count, size)).argsort(axis=0)
-    halves: Bools = places < count // 2
+    ranks = rng.random((count, size)).argsort(axis=0)
+    halves: Bools = ranks < count // 2
     return halves
 
 
@@ -71,7 +71,7 @@ def calibrate(certainty: Values, member: Bools) -> Bars:
     curve = Curve.of(certainty, member)
     best = curve.bars[np.argmax(curve.tpr - curve.fpr)]
     last = {rate: np.searchsorted(curve.fpr, rate * (1 + 1e-9), side="right") - 1 for rate in RATES}
-    return Bars(float(best), {rate: float(curve.bars[place]) for rate, place in last.items()})
+    return Bars(float(best), {rate: float(curve.bars[index]) for rate, index in last.items()})
 
 
 def rehearse(statistic: Statistic, shadows: Shadows) -> Bars:
