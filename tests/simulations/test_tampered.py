@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fedkge.attacks import ATTACKS
+from fedkge.attacks.behaviours import BEHAVIOURS
 from fedkge.attacks.coalition import views_of
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.errors import SettingError
+from fedkge.simulations.runs import worker
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.runs.tampered import tamper
 
@@ -78,3 +80,24 @@ def test_honest_clients_are_unchanged_by_a_plan_that_only_watches_until_its_roun
     )
     assert len(first) > 0
     assert first.equals(second)
+
+
+def test_behaviours_of_plug_ins_are_put_around_the_client(monkeypatch, tmp_path):
+    class Marked:
+        """A mod that notes its plan, and passes on."""
+
+        def __init__(self, path):
+            self.path = path
+
+        load = classmethod(lambda cls, path: cls(path))
+
+        def __call__(self, message, context, call_next):
+            return [self.path.name, *call_next(message, context)]
+
+    monkeypatch.setattr(worker, "app", lambda message, context: [message, context])
+    monkeypatch.setitem(BEHAVIOURS, "first", Marked)
+    monkeypatch.setitem(BEHAVIOURS, "second", Marked)
+    assert "tampering" in BEHAVIOURS
+    assert worker._app_of({"data": "x"})("message", "context") == ["message", "context"]
+    program = worker._app_of({"first": str(tmp_path / "a"), "second": str(tmp_path / "b")})
+    assert program("message", "context") == ["b", "a", "message", "context"]
