@@ -321,6 +321,7 @@ class AdversarySettings(Settings):
     attacks: tuple[str, ...] = Field(
         default=(), strict=False, description="run at the end: `fedkge list attacks`"
     )
+    options: dict[str, dict[str, Any]] = Field(default={})  # attack → the options of its own schema
 
 
 class EngineSettings(Settings):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Unpack
 
-from fedkge.attacks.findings import Details, Finding, proportion
-from fedkge.attacks.reconstruction.scoring import Score
+from fedkge.attacks.findings import Details, Finding
+from fedkge.attacks.intervals import proportion
+from fedkge.attacks.reconstruction.scoring import ClaimScore
 from fedkge.attacks.view import View
 
-__all__ = ["Report"]
+__all__ = ["Assessment"]
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Assessment:
     """Where findings go, and what they have in common."""
 
     attack: str
@@ -25,8 +26,8 @@ class Report:
     method: str = ""  # how relations were inferred
 
     def add(self, metric: str, value: float | None, **details: Unpack[Details]) -> None:
-        place = (self.source, details.get("regime", ""), self.method)
-        details["regime"] = ", ".join(part for part in place if part)
+        circumstances = (self.source, details.get("regime", ""), self.method)
+        details["regime"] = ", ".join(part for part in circumstances if part)
         self.findings.append(
             Finding.of(self.attack, self.protocol, self.view, self.target, metric, value, **details)
         )
@@ -58,7 +59,7 @@ class Report:
     def scored(
         self,
         regime: str,
-        result: Score,
+        result: ClaimScore,
         *,
         interval: tuple[float, float] | None = None,
         baseline: float | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 from fedkge.attacks.findings import Finding
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import View
+from fedkge.experiment import NoOptions, Settings
 
 __all__ = ["PROTOCOLS", "Attack", "Protocol"]
 
@@ -18,10 +19,24 @@ PROTOCOLS: tuple[Protocol, ...] = ("paper", "rigorous")
 
 
 class Attack(ABC):
-    """One way to attack a View; what computes the attack is apart from what scores it."""
+    """One way to attack a View; what computes the attack is apart from what scores it.
+
+    Subclass it, write `assess`, and put the class into ATTACKS or behind an entry point "fedkge.attacks".
+    """
 
     every_round: ClassVar[bool] = False  # whether it needs adversary.record = "every"
+    Options: ClassVar[type[Settings]] = NoOptions  # the schema of [adversary.options.<name of the attack>]
+
+    def __init__(self, options: Settings | None = None) -> None:
+        self.options = self.Options() if options is None else options
 
     @abstractmethod
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
-        """Attack every other client; the truth serves to grant candidates and to score."""
+        """Attack every other client.
+
+        Args:
+            view: all that the adversary has.
+            truth: the clients' graphs, to grant candidates and to score; no guess may depend on it otherwise.
+            protocol: "paper" for the published metrics, "rigorous" for those that hold up.
+            rng: the only randomness.
+        """

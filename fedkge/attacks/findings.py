@@ -1,21 +1,25 @@
-"""What an attack was found to achieve: one number with its interval, or the reason why there is none."""
+"""What an attack was found to achieve: one number with its interval, or the reason why there is none.
+
+Reports read findings long after the attack, so this module imports nothing that is slow.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from scipy.special import betaincinv
-
-from fedkge.attacks.view import View
 from fedkge.storage import staged
 
-__all__ = ["Details", "Finding", "leakage_of", "proportion", "write_findings"]
+if TYPE_CHECKING:
+    from fedkge.attacks.view import View
 
-_CONFIDENCE = 0.95
+__all__ = ["COLUMNS", "Details", "Finding", "leakage_of", "summarised", "worst", "write_findings"]
+
+_IMPOSSIBLE = "not possible"
 
 
 class Details(TypedDict, total=False):
@@ -59,6 +63,17 @@ class Finding:
         value: float | None,
         **details: Unpack[Details],
     ) -> Finding:
+        """A finding about a view.
+
+        Args:
+            attack: its name in the registry.
+            protocol: "paper" or "rigorous".
+            view: what was attacked; who the adversary is and what it was granted is read from it.
+            target: the client attacked, or None for all others together.
+            metric: what the value measures.
+            value: the measurement, or None if the attack is not possible: then give a `note`.
+            details: `regime`, `interval` (95 %), `baseline` (what guessing reaches), `count`, `note`.
+        """
         low, high = details.get("interval") or (None, None)
         return cls(
             attack,
@@ -83,24 +98,63 @@ class Finding:
         return self.value is not None
 
     @property
-    def at_chance(self) -> bool:
-        """Whether the interval includes what guessing reaches."""
+    def includes_guessing(self) -> bool:
+        """Whether the interval includes what guessing reaches: neither better nor worse."""
         known = self.low is not None and self.high is not None and self.baseline is not None
         return known and self.low <= self.baseline <= self.high  # type: ignore[operator]
 
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether guessing does as well, as far as the interval tells."""
+        return self.low is not None and self.low <= (self.baseline or 0.0)
 
-def proportion(hits: float, count: float, design: float = 1.0) -> tuple[float, float]:
-    """The exact 95 % interval of a share (Clopper and Pearson, 1934).
+    @property
+    def excess(self) -> float:
+        """How much more than guessing, as far as the interval is sure."""
+        return (self.low or 0.0) - (self.baseline or 0.0)
 
-    A design effect above one means that hits come in clusters, so that fewer of them count as independent.
-    """
-    hits, count = hits / design, count / design
-    if count == 0:
-        return 0.0, 1.0
-    tail = (1 - _CONFIDENCE) / 2
-    low = float(betaincinv(hits, count - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
-    return low, high
+    @property
+    def is_success(self) -> bool:
+        """Whether it says how much was found out: a measured share, not how sure a few claims are."""
+        measured = None not in (self.value, self.low, self.high)
+        return measured and "precision" not in self.metric.lower()
+
+    @property
+    def where(self) -> str:
+        """Who attacked what, and how much was handed to them."""
+        parts = [self.adversary, self.view and f"on {self.view}", self.regime and f"({self.regime})"]
+        return " ".join(part for part in parts if part)
+
+
+def worst(findings: Sequence[Finding]) -> Finding | None:
+    """The greatest success; a rigorous protocol counts before a paper's, which may not use what it saw."""
+    successes = [finding for finding in findings if finding.is_success]
+    rigorous = [finding for finding in successes if finding.protocol == "rigorous"]
+    return max(rigorous or successes, key=lambda finding: finding.excess, default=None)
+
+
+# On disk: findings.csv, and the section `leakage` of a summary.
+
+
+def _number(cell: object) -> float | None:
+    value = float("nan" if cell in ("", None, _IMPOSSIBLE) else str(cell))
+    return value if isfinite(value) else None
+
+
+def _whole(cell: object) -> int | None:
+    return None if cell in ("", None) else int(str(cell))
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell)
+
+
+COLUMNS: Mapping[str, Callable[[object], Any]] = {  # of findings.csv, and how a cell is read
+    **{field.name: _text for field in fields(Finding)},
+    **dict.fromkeys(("value", "low", "high", "baseline"), _number),
+    **dict.fromkeys(("target", "count"), _whole),
+    "leak_ratio": lambda cell: _number(cell) or 0.0,
+}
 
 
 def write_findings(path: Path, findings: Iterable[Finding]) -> None:
@@ -110,7 +164,7 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
         writer.writerow(field.name for field in fields(Finding))
         for finding in findings:
             cells = asdict(finding)
-            cells["value"] = "not possible" if finding.value is None else finding.value
+            cells["value"] = _IMPOSSIBLE if finding.value is None else finding.value
             writer.writerow("" if cell is None else cell for cell in cells.values())
 
 
@@ -122,3 +176,13 @@ def leakage_of(findings: Sequence[Finding]) -> dict[str, Any]:
         entry["possible"] = finding.possible
         section.setdefault(finding.attack, {}).setdefault(finding.protocol, []).append(entry)
     return section
+
+
+def summarised(leakage: Mapping[str, Any]) -> Iterator[Finding]:
+    """The findings of a section `leakage`; other versions wrote other keys, and what is missing is empty."""
+    for attack, protocols in leakage.items():
+        for protocol, entries in (protocols if isinstance(protocols, Mapping) else {}).items():
+            for entry in entries if isinstance(entries, Sequence) else ():
+                if isinstance(entry, Mapping):
+                    cells = {**entry, "attack": attack, "protocol": protocol}
+                    yield Finding(**{name: read(cells.get(name)) for name, read in COLUMNS.items()})

@@ -59,5 +59,5 @@ class Truth:
 
 
 def _numbering(labels: Sequence[Sequence[str]]) -> Mapping[str, int]:
-    distinct = dict.fromkeys(label for own in labels for label in own)
+    distinct = dict.fromkeys(label for of_client in labels for label in of_client)
     return {label: number for number, label in enumerate(distinct)}

@@ -1,7 +1,7 @@
 """What an adversary has: a View, each part of it marked as received or granted, saved and loaded whole.
 
 The names follow Table 3 of FedR (Zhang et al., 2022): global and local, entity and relation embeddings. A
-row's name is a place among the labels that the adversary knows, so a View holds no numbering but its own.
+row's name is the index of its label among those that the adversary knows: a View has no other numbering.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Embedding rows, and whose each is as far as the adversary can tell; their order says nothing."""
+    """Embedding rows (n, d), and their names (n,) as far as the adversary can tell; order says nothing."""
 
-    names: Names  # (n,) places among the view's labels of this kind, or UNKNOWN
+    names: Names  # (n,) indices of the view's labels of this kind, or UNKNOWN
     values: NDArray[np.float32]  # (n, d)
     source: Source = Source.RECEIVED
     masked: bool = False  # as they travelled, under the masks of secure aggregation
@@ -49,17 +49,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.names)
 
-    @cached_property
-    def place(self) -> Mapping[int, int]:
-        """Where the row of a name is."""
-        return {int(name): place for place, name in enumerate(self.names) if name != UNKNOWN}
+    def rows_of(self, names: Names) -> NDArray[np.int64]:
+        """The index of the row of each name, in the shape of `names`; UNKNOWN where there is none."""
+        size = int(max(names.max(initial=0), self.names.max(initial=0))) + 2  # the last is UNKNOWN's
+        row_of = np.full(size, UNKNOWN, dtype=np.int64)
+        named = np.flatnonzero(self.names != UNKNOWN)
+        row_of[self.names[named]] = named
+        return row_of[names]
 
-    def places(self, names: NDArray[Any]) -> Names:
-        """The row of each name, UNKNOWN where there is none."""
-        return np.array([self.place.get(int(name), UNKNOWN) for name in names], dtype=np.int64)
-
-    def pick(self, places: NDArray[Any]) -> Rows:
-        return replace(self, names=self.names[places], values=self.values[places])
+    def pick(self, indices: NDArray[Any]) -> Rows:
+        """Some of the rows, by their indices (k,)."""
+        return replace(self, names=self.names[indices], values=self.values[indices])
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ class Snapshot:
     """The embeddings of one round."""
 
     round: int
-    gee: Rows | None = None  # global entity embeddings
-    gre: Rows | None = None  # global relation embeddings
+    gee: Rows | None = None  # global entity embeddings, (n, entity width)
+    gre: Rows | None = None  # global relation embeddings, (n, relation width)
     lee: Mapping[int, Rows] = field(default_factory=dict)  # client -> its local entity embeddings
     lre: Mapping[int, Rows] = field(default_factory=dict)  # client -> its local relation embeddings
 
@@ -78,14 +78,17 @@ class Handover:
     """The element–embedding pairs that one colluder hands over, and its train triples among them."""
 
     client: int
-    entity: Rows
-    relation: Rows
+    entity: Rows  # (n, entity width)
+    relation: Rows  # (k, relation width)
     triples: Names  # (n, 3) names of head, relation, tail; both ends are among the entities handed over
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All that one adversary knows: what the protocol brought it, and what a stated grant gave it."""
+    """All that one adversary knows: what the protocol brought it, and what a stated grant gave it.
+
+    Names are indices into `entities` or `relations`; UNKNOWN is the name of what it cannot name.
+    """
 
     name: str  # which view of the run, such as "uploads" or "masked uploads"
     adversary: str  # such as "server", "server + client 0" or "client 0"
@@ -97,40 +100,44 @@ class View:
     rounds: tuple[Snapshot, ...]  # ascending; a single one if only the last was recorded
     handed: tuple[Handover, ...] = ()  # by colluders; by itself, if the adversary is a client
     leak_ratio: float = 1.0
-    presence: Mapping[str, Mapping[int, Names]] = field(default_factory=dict)  # table -> client -> names
-    holders: Mapping[str, Names] = field(default_factory=dict)  # table -> (names,) clients behind each
+    presence: Mapping[str, Mapping[int, Names]] = field(default_factory=dict)  # table -> client -> (k,) names
+    holders: Mapping[str, Names] = field(
+        default_factory=dict
+    )  # table -> (labels,) the number of clients that hold each label
     union: Mapping[str, int] = field(default_factory=dict)  # table -> rows in all, named or not
     sums_only: bool = False  # whether the server saw sums over clients in place of uploads
 
     @property
     def last(self) -> Snapshot:
+        """The last recorded round."""
         return self.rounds[-1]
 
     @property
     def targets(self) -> list[int]:
         """The clients that are not the adversary's own."""
-        own = {other.client for other in self.handed}
-        return [client for client in range(self.num_clients) if client not in own]
+        colluders = {other.client for other in self.handed}
+        return [client for client in range(self.num_clients) if client not in colluders]
 
     @cached_property
     def fields(self) -> Mapping[str, Source]:
         """The parts that are there, and where each comes from."""
-        found: dict[str, Source] = {}
+        fields: dict[str, Source] = {}
         for name in ("gee", "gre", "lee", "lre"):
             part = getattr(self.last, name)
             rows = list(part.values()) if isinstance(part, Mapping) else [part] * (part is not None)
             if rows:
                 label = f"masked {name.upper()}" if rows[0].masked else name.upper()
-                found[label] = rows[0].source
+                fields[label] = rows[0].source
         for name in ("presence", "holders", "union"):
             if getattr(self, name):
-                found[name] = Source.RECEIVED
+                fields[name] = Source.RECEIVED
         if self.handed:
-            found["EEP"] = Source.RECEIVED
-        return found
+            fields["EEP"] = Source.RECEIVED
+        return fields
 
     @property
     def granted(self) -> tuple[str, ...]:
+        """The parts that an assumption gave."""
         return tuple(name for name, source in self.fields.items() if source is Source.GRANTED)
 
     def save(self, path: Path) -> None:
@@ -147,25 +154,25 @@ class View:
                 arrays[f"presence.{table}.{client}"] = names
         for table, counts in self.holders.items():
             arrays[f"holders.{table}"] = counts
-        facts = {name: getattr(self, name) for name in _FACTS} | {
+        metadata = {name: getattr(self, name) for name in _METADATA} | {
             "model": self.model.model_dump(),
             "rounds": [shot.round for shot in self.rounds],
             "marks": marks,
         }
         with staged(path) as partial:
-            save_file(arrays, partial, {"view": json.dumps(facts)})
+            save_file(arrays, partial, {"view": json.dumps(metadata)})
 
     @classmethod
     def load(cls, path: Path) -> View:
         try:
             with safe_open(path, framework="numpy") as file:
-                facts = json.loads(file.metadata()["view"])
+                metadata = json.loads(file.metadata()["view"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a saved view ({error}); save one with View.save") from error
         rows = {
             key: Rows(arrays[f"{key}.names"], arrays[f"{key}.values"], Source(source), masked)
-            for key, (source, masked) in facts.pop("marks").items()
+            for key, (source, masked) in metadata.pop("marks").items()
         }
         clients = sorted({int(key.split(".")[1]) for key in rows if key.startswith("handed.")})
         handed = (
@@ -180,14 +187,14 @@ class View:
                 _, table, client = key.split(".")
                 presence.setdefault(table, {})[int(client)] = arrays[key]
         return cls(
-            rounds=tuple(_snapshot(round, rows) for round in facts.pop("rounds")),
-            model=ModelSettings(**facts.pop("model")),
-            entities=tuple(facts.pop("entities")),
-            relations=tuple(facts.pop("relations")),
+            rounds=tuple(_snapshot(round, rows) for round in metadata.pop("rounds")),
+            model=ModelSettings(**metadata.pop("model")),
+            entities=tuple(metadata.pop("entities")),
+            relations=tuple(metadata.pop("relations")),
             handed=tuple(handed),
             presence=presence,
             holders={k.removeprefix("holders."): a for k, a in arrays.items() if k.startswith("holders.")},
-            **facts,
+            **metadata,
         )
 
     def _rows(self) -> Iterator[tuple[str, Rows]]:
@@ -196,14 +203,14 @@ class View:
                 if (rows := getattr(shot, name)) is not None:
                     yield f"{shot.round}.{name}", rows
             for name in ("lee", "lre"):
-                for client, own in getattr(shot, name).items():
-                    yield f"{shot.round}.{name}.{client}", own
+                for client, rows in getattr(shot, name).items():
+                    yield f"{shot.round}.{name}.{client}", rows
         for other in self.handed:
             yield f"handed.{other.client}.entity", other.entity
             yield f"handed.{other.client}.relation", other.relation
 
 
-_FACTS = (
+_METADATA = (
     "name",
     "adversary",
     "strategy",
@@ -219,6 +226,6 @@ _FACTS = (
 def _snapshot(round: int, rows: Mapping[str, Rows]) -> Snapshot:
     def local(name: str) -> dict[int, Rows]:
         start = f"{round}.{name}."
-        return {int(key.removeprefix(start)): own for key, own in rows.items() if key.startswith(start)}
+        return {int(key.removeprefix(start)): part for key, part in rows.items() if key.startswith(start)}
 
     return Snapshot(round, rows.get(f"{round}.gee"), rows.get(f"{round}.gre"), local("lee"), local("lre"))

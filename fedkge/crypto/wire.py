@@ -135,6 +135,12 @@ class Reader:
         if found_sender != sender:
             raise MessageError(f"{self.name}: signed off by party {found_sender}, but it came from {sender}")
 
+    @classmethod
+    def outsider(cls, message: bytes, kind: Kind) -> Reader:
+        """For whoever sees the bytes and is no party: session and sender are taken from the header."""
+        _, _, _, sender, session = HEADER.unpack_from(message.ljust(HEADER_SIZE, b"\0"))
+        return cls(message, kind, session, sender)
+
     def raw(self, size: int) -> bytes:
         end = self._offset + size
         if end > len(self._message):

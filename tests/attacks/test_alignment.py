@@ -24,8 +24,8 @@ def test_nearest_rows_are_those_of_a_loop(seed: int, count: int, size: int, k: i
     rng = np.random.default_rng(seed)
     rows, pool = (rng.normal(size=(n, 5)).astype(np.float32) for n in (count, size))
     found = nearest(rows, pool, k)
-    assert found.places.shape == (count, min(k, size))
-    for row, places, similarity in zip(rows, found.places, found.similarity, strict=True):
+    assert found.indices.shape == (count, min(k, size))
+    for row, places, similarity in zip(rows, found.indices, found.similarity, strict=True):
         expected = sorted((cosine(row, other) for other in pool), reverse=True)[:k]
         np.testing.assert_allclose(similarity, expected, atol=1e-5)
         np.testing.assert_allclose([cosine(row, pool[place]) for place in places], expected, atol=1e-5)
@@ -34,9 +34,9 @@ def test_nearest_rows_are_those_of_a_loop(seed: int, count: int, size: int, k: i
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     rows, pool = (rng.normal(size=(n, 8)).astype(np.float32) for n in (50, 30))
-    whole = nearest(rows, pool, 3).places
+    whole = nearest(rows, pool, 3).indices
     monkeypatch.setattr(alignment, "_BLOCK", 7)
-    np.testing.assert_array_equal(nearest(rows, pool, 3).places, whole)
+    np.testing.assert_array_equal(nearest(rows, pool, 3).indices, whole)
 
 
 def test_a_row_of_zeros_is_no_error() -> None:
@@ -67,18 +67,18 @@ def test_anchors_undo_any_rotation_and_shift() -> None:
     turn = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     rows = (pool @ turn + rng.normal(size=12)).astype(np.float32)
     known = np.arange(20)
-    assert (nearest(rows, pool).places[:, 0] == np.arange(200)).mean() < 0.2
+    assert (nearest(rows, pool).indices[:, 0] == np.arange(200)).mean() < 0.2
     moved, still = superpose(rows, pool, (known, known))
-    np.testing.assert_array_equal(nearest(moved, still).places[:, 0], np.arange(200))
+    np.testing.assert_array_equal(nearest(moved, still).indices[:, 0], np.arange(200))
 
 
 def test_without_anchors_a_shift_is_undone() -> None:
     rng = np.random.default_rng(4)
     pool = rng.normal(size=(200, 12)).astype(np.float32)
     rows = (pool + 5 * rng.normal(size=12) + 0.01 * rng.normal(size=pool.shape)).astype(np.float32)
-    assert (nearest(rows, pool).places[:, 0] == np.arange(200)).mean() < 0.5
+    assert (nearest(rows, pool).indices[:, 0] == np.arange(200)).mean() < 0.5
     moved, still = superpose(rows, pool)
-    np.testing.assert_array_equal(nearest(moved, still).places[:, 0], np.arange(200))
+    np.testing.assert_array_equal(nearest(moved, still).indices[:, 0], np.arange(200))
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -96,7 +96,7 @@ def test_relations_are_those_of_a_loop_over_pairs_and_relations(name: str) -> No
         both = np.stack([h[pair], t[pair]])
         one = MODELS[name](planted.settings(name), both, tables["relation"], np.ones(len(ids), np.float32))
         scores = one.scores_of(np.zeros_like(ids), ids, np.ones_like(ids))
-        assert scores[found.places[pair]] == pytest.approx(scores.max(), abs=1e-4)
+        assert scores[found.relations[pair]] == pytest.approx(scores.max(), abs=1e-4)
         assert found.confidence[pair] == pytest.approx(scores.max(), abs=1e-4)
         assert abs(places[pair] - (1 + (scores > scores[2]).sum())) <= 1
     top = model.top_triples(rows[:6], rows[:30], 17)

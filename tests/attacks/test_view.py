@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.attacks.findings import Finding, leakage_of, proportion, write_findings
+from fedkge.attacks.findings import Finding, leakage_of, write_findings
+from fedkge.attacks.intervals import proportion
 from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.attacks.view import Rows, Source, View
 from fedkge.errors import DataError
@@ -75,8 +76,8 @@ def test_findings_read_as_they_are_meant(tmp_path: Path) -> None:
         Finding.of("reconstruction", "paper", view, 1, "ERR", 0.5, interval=(0.4, 0.6), baseline=0.45),
         Finding.of("reconstruction", "paper", view, 1, "TRR", None, note="nothing is sent"),
     ]
-    assert found[0].at_chance
-    assert not found[1].at_chance
+    assert found[0].includes_guessing
+    assert not found[1].includes_guessing
     write_findings(tmp_path / "findings.csv", found)
     text = (tmp_path / "findings.csv").read_text()
     assert "not possible" in text

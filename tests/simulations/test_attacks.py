@@ -11,19 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedkge.attacks import PROTOCOLS, Finding, View
+from fedkge.attacks import ATTACKS, PROTOCOLS, Attack, Finding, Truth, View
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.attacks.view import UNKNOWN, Rows
 from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.exchange import Upload, decode
-from fedkge.experiment import Experiment
+from fedkge.experiment import Experiment, Settings
 from fedkge.server.transcript import Recording
 from fedkge.simulations.report.charts.attack_plots import draw_budgets, draw_findings
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.attacking import attack_run, publish
 from fedkge.simulations.runs.comparison import compare
+from fedkge.simulations.runs.run_folder import RunFolder
 from tests.simulations.conftest import PLAIN, TINY
 from tests.simulations.test_data_commands import fedkge
 
@@ -60,7 +62,7 @@ def fedr(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
 
 
 def view_of(run: RecordedRun, name: str, adversary: str = "server + client 0", ratio: float = 1.0) -> View:
-    (view,) = [v for v in run.views([0], ratio) if (v.name, v.adversary) == (name, adversary)]
+    (view,) = [v for v in views_of(run, [0], ratio) if (v.name, v.adversary) == (name, adversary)]
     return view
 
 
@@ -155,7 +157,7 @@ def test_masked_uploads_are_at_chance(secret_fede: RecordedRun) -> None:
     names = {f.metric for f in found}
     assert {"ERR", "entity recall (overlap)", "recall", "presence AUC (entity)"} <= names
     # Masks are new each time, and findings about the same rows miss together; none may be far from guessing.
-    assert np.mean([f.at_chance for f in found]) > 0.5
+    assert np.mean([f.includes_guessing for f in found]) > 0.5
     for f in found:
         assert abs((f.value or 0) - (f.baseline or 0)) < 4 * ((f.high or 1) - (f.low or 0)), f
 
@@ -166,7 +168,7 @@ def test_the_same_rows_without_masks_are_far_from_chance(secret_fede: RecordedRu
     opened = {client: unmasked(view, secret_fede, client) for client in view.last.lee}
     last = replace(view.last, lee=opened)
     found = judged(replace(view, rounds=(*view.rounds[:-1], last)), secret_fede)
-    assert np.mean([f.at_chance for f in found]) < 0.5
+    assert np.mean([f.includes_guessing for f in found]) < 0.5
     assert all((f.value or 0) > 0.9 for f in found if f.metric == "ERR")
 
 
@@ -194,7 +196,7 @@ def unmasked(view: View, run: RecordedRun, client: int) -> Rows:
 def test_a_hidden_union_shows_nobody_who_holds_what(tmp_path: Path) -> None:
     changes = ("federation.strategy=FedE", "adversary.record=last", "privacy.union=oprf")
     run = recorded(tmp_path / "run", *changes, "privacy.query_budget=256", "federation.rounds=2")
-    assert not any(view.presence for view in run.views([0], 1.0))
+    assert not any(view.presence for view in views_of(run, [0], 1.0))
 
 
 def test_a_curious_client_has_its_own_pairs_and_what_it_was_sent(secret_fede: RecordedRun) -> None:
@@ -304,6 +306,48 @@ def test_bad_input_is_one_line_that_names_the_remedy(fede: RecordedRun, tiny: Ti
     local = recorded(tmp_path / "local", "federation.strategy=Local", "adversary.record=last", *PLAIN)
     with pytest.raises(InputError, match="sends no embeddings"):
         attack_run(local.folder)
+
+
+class BusyOptions(Settings):
+    least: int = 1
+
+
+class Busy(Attack):
+    """How many named entities does each client show?"""
+
+    Options = BusyOptions
+
+    def assess(self, view: View, truth: Truth, protocol: str, rng: np.random.Generator) -> list[Finding]:
+        shown = {client: int((rows.names != UNKNOWN).sum()) for client, rows in view.last.lee.items()}
+        return [
+            Finding.of("busy", protocol, view, target, "entities", float(shown[target]))
+            for target in view.targets
+            if shown.get(target, 0) >= self.options.least
+        ]
+
+
+def test_an_attack_of_a_plug_in_runs_with_options_of_its_own(
+    tiny: Tiny, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATTACKS, "busy", Busy)
+    short = tiny("federation.strategy=FedE", "federation.rounds=1", "adversary.record=last", *PLAIN)
+    with pytest.raises(SettingError, match=r"adversary\.options\.busy\.most: unknown key; known keys: least"):
+        runs.run(short.override(['adversary.attacks=["busy"]', "adversary.options.busy.most=2"]), out)
+    with pytest.raises(SettingError, match=r"adversary\.options\.busy\.least: expected a whole number"):
+        runs.run(short.override(['adversary.attacks=["busy"]', "adversary.options.busy.least=many"]), out)
+    with pytest.raises(UnknownNameError, match="Did you mean 'busy'"):
+        runs.run(short.override(["adversary.options.bussy.least=2"]), out)
+    runs.run(short, out)
+    sizes = [graph.num_entities for graph in RecordedRun(out).truth.clients]
+    every = attack_run(out, ["busy"], ["paper"])
+    assert {f.target: f.value for f in every if f.adversary == "server"} == dict(enumerate(sizes))
+    bar = max(sizes)
+    changed = short.override([f"adversary.options.busy.least={bar}", "data.clients=3"])
+    (out / "experiment.toml").write_text(changed.to_toml())
+    few = [f for f in attack_run(out, ["busy"], ["paper"]) if f.adversary == "server"]
+    assert [f.target for f in few] == [client for client, size in enumerate(sizes) if size >= bar]
+    publish(out, every)
+    assert RunFolder.read(out).findings == every
 
 
 def test_leakage_and_utility_are_drawn_over_epsilon(fede: RecordedRun, tiny: Tiny, tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from fedkge.attacks import ATTACKS
+from fedkge.attacks.behaviours import BEHAVIOURS
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.errors import SettingError
+from fedkge.simulations.runs import worker
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.runs.tampered import tamper
 
@@ -23,7 +26,7 @@ def areas(findings, target):
 def test_uploads_in_the_clear_give_members_away(tiny, out):
     run(tiny(*LONG, *STRONG, "data.clients=2", "adversary.record=every"), out)
     recorded = RecordedRun(out)
-    server, allied, alone = recorded.views([0], 1.0)
+    server, allied, alone = views_of(recorded, [0], 1.0)
     found = {
         view.adversary: ATTACKS["membership"]().assess(
             view, recorded.truth, "rigorous", np.random.default_rng(0)
@@ -39,12 +42,12 @@ def test_uploads_in_the_clear_give_members_away(tiny, out):
 def test_masked_uploads_are_at_chance_and_the_aggregate_is_not(secret, out):
     run(secret(*LONG, *STRONG, "adversary.record=last"), out)
     recorded = RecordedRun(out)
-    masked, allied, aggregate, _ = recorded.views([0], 1.0)
+    masked, allied, aggregate, _ = views_of(recorded, [0], 1.0)
     rng = np.random.default_rng(0)
     attack = ATTACKS["membership"]()
     assert all(finding.value is None for finding in attack.assess(masked, recorded.truth, "rigorous", rng))
     shown = attack.assess(allied, recorded.truth, "rigorous", rng)
-    assert all(areas(shown, client)["score, all"].at_chance for client in (1, 2))
+    assert all(areas(shown, client)["score, all"].includes_guessing for client in (1, 2))
     assert areas(attack.assess(aggregate, recorded.truth, "rigorous", rng), None)["score, all"].low > 0.5
 
 
@@ -77,3 +80,24 @@ def test_honest_clients_are_unchanged_by_a_plan_that_only_watches_until_its_roun
     )
     assert len(first) > 0
     assert first.equals(second)
+
+
+def test_behaviours_of_plug_ins_are_put_around_the_client(monkeypatch, tmp_path):
+    class Marked:
+        """A mod that notes its plan, and passes on."""
+
+        def __init__(self, path):
+            self.path = path
+
+        load = classmethod(lambda cls, path: cls(path))
+
+        def __call__(self, message, context, call_next):
+            return [self.path.name, *call_next(message, context)]
+
+    monkeypatch.setattr(worker, "app", lambda message, context: [message, context])
+    monkeypatch.setitem(BEHAVIOURS, "first", Marked)
+    monkeypatch.setitem(BEHAVIOURS, "second", Marked)
+    assert "tampering" in BEHAVIOURS
+    assert worker._app_of({"data": "x"})("message", "context") == ["message", "context"]
+    program = worker._app_of({"first": str(tmp_path / "a"), "second": str(tmp_path / "b")})
+    assert program("message", "context") == ["b", "a", "message", "context"]

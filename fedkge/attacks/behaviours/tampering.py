@@ -20,7 +20,7 @@ from flwr.app import Context, Message
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.central.signals import scores
-from fedkge.attacks.membership.guess import Values
+from fedkge.attacks.membership.guesses import Values
 from fedkge.client.app import resident
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models import Model
@@ -45,8 +45,8 @@ class Watched:
     def at(self, round: int) -> Values:
         if round not in self.rounds:
             raise DataError(f"the run ended before round {round}; tamper earlier, or run more rounds")
-        found: Values = self.scores[self.rounds.index(round)]
-        return found
+        values: Values = self.scores[self.rounds.index(round)]
+        return values
 
 
 @dataclass(frozen=True)

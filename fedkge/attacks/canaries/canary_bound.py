@@ -54,9 +54,9 @@ def lower_bound(
     for share in _SHARES:
         half = max(1, int(share * m / 2))
         correct = int((~included[order[:half]]).sum() + included[order[-half:]].sum())
-        found = _refuted(correct, 2 * half, m, delta, error)
-        if found > best.epsilon:
-            best = Bound(found, 2 * half, correct, m, confidence)
+        epsilon = _refuted(correct, 2 * half, m, delta, error)
+        if epsilon > best.epsilon:
+            best = Bound(epsilon, 2 * half, correct, m, confidence)
     return best
 
 

@@ -24,7 +24,7 @@ from fedkge.datasets.graph import IntArray, KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.seeding import draw
 
-__all__ = ["ATTACKERS", "Audit", "Planted", "audit", "plant"]
+__all__ = ["ATTACKERS", "CanaryAudit", "Planted", "audit", "plant"]
 
 _DRAW = 0xA0D17  # tells these draws from others with the same seed
 
@@ -42,7 +42,7 @@ class Planted:
 
 
 @dataclass(frozen=True)
-class Audit:
+class CanaryAudit:
     """What training claims to cost, and what an attacker proved that it costs at least."""
 
     mode: str
@@ -61,14 +61,14 @@ class Audit:
 def plant(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) -> Planted:
     """Declare the canaries' labels, and let each of them into the confidential triples by a fair coin."""
     entities, relations = graph.num_entities, graph.num_relations
-    each = np.arange(num_canaries)
-    canaries = np.stack([entities + 2 * each, relations + each, entities + 2 * each + 1], axis=1)
+    numbers = np.arange(num_canaries)
+    canaries = np.stack([entities + 2 * numbers, relations + numbers, entities + 2 * numbers + 1], axis=1)
     included = rng.random(num_canaries) < 0.5
     marks = np.concatenate([graph.marks("train"), np.ones(int(included.sum()), dtype=bool)])
     planted = KnowledgeGraph.from_ids(
         f"{graph.name} with canaries",
-        (*graph.entity_labels, *(f"canary-{i}-{end}" for i in each for end in ("head", "tail"))),
-        (*graph.relation_labels, *(f"canary-{i}" for i in each)),
+        (*graph.entity_labels, *(f"canary-{i}-{end}" for i in numbers for end in ("head", "tail"))),
+        (*graph.relation_labels, *(f"canary-{i}" for i in numbers)),
         {"train": np.concatenate([graph.train, canaries[included].astype(np.int32)])},
         {"train": marks},
     )
@@ -84,7 +84,7 @@ def audit(
     rounds: int = 4,
     num_canaries: int = 1000,
     seed: int = 0,
-) -> list[Audit]:
+) -> list[CanaryAudit]:
     """Train for some rounds of `training.local_epochs`, and let every attacker guess from all iterates."""
     rng = draw(seed, _DRAW)
     planted = plant(graph, num_canaries, rng)
@@ -101,8 +101,10 @@ def audit(
             scores[name] += watch(planted, trained, before, trained.tables)
     claimed = epsilon(ledger.events, delta, mechanism.accountant)
     return [
-        Audit(dp.mode, dp.sigma, name, claimed, delta, lower_bound(found, planted.included, delta, rng))
-        for name, found in scores.items()
+        CanaryAudit(
+            dp.mode, dp.sigma, name, claimed, delta, lower_bound(guesses, planted.included, delta, rng)
+        )
+        for name, guesses in scores.items()
     ]
 
 
@@ -117,12 +119,10 @@ def _touched(planted: Planted, model: Model, before: Tables, after: Tables) -> N
 def _along_gradient(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
     """How far the canary's rows went where its score rises; which negatives it met is not known."""
     head, relation, tail = planted.canaries.T
-    places = (("entity", head), ("relation", relation), ("entity", tail))
-    rows = [torch.from_numpy(before[name][ids]).requires_grad_() for name, ids in places]
+    parts = (("entity", head), ("relation", relation), ("entity", tail))
+    rows = [torch.from_numpy(before[name][ids]).requires_grad_() for name, ids in parts]
     slopes = torch.cat(torch.autograd.grad(model.score(*rows).sum(), rows), dim=1)  # (m, 3 w)
-    moves = torch.from_numpy(
-        np.concatenate([after[name][ids] - before[name][ids] for name, ids in places], 1)
-    )
+    moves = torch.from_numpy(np.concatenate([after[name][ids] - before[name][ids] for name, ids in parts], 1))
     along: NDArray[np.float64] = (normalize(slopes, dim=1) * moves).sum(1).double().numpy()
     return along
 

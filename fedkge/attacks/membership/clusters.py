@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.curve import RATES, Interval, area, highest
-from fedkge.attacks.membership.decisions import decision_values
-from fedkge.attacks.membership.guess import Bools, Guess, Values
+from fedkge.attacks.membership.guesses import Bools, Guess, Values, decision_values
 
 __all__ = ["entity_intervals"]
 
@@ -27,13 +26,13 @@ def entity_intervals(
     guess: Guess, member: Bools, ends: NDArray[np.int64], rng: np.random.Generator
 ) -> dict[str, Interval]:
     """95 % intervals of all figures; `ends` (n, 2) are the head and tail of each triple."""
-    entities, places = np.unique(ends, return_inverse=True)
-    blocks = list(_figures(guess, member, places.reshape(ends.shape), len(entities), rng))
-    found = {}
+    entities, numbers = np.unique(ends, return_inverse=True)
+    blocks = list(_figures(guess, member, numbers.reshape(ends.shape), len(entities), rng))
+    intervals = {}
     for name in blocks[0]:
         low, high = np.percentile(np.concatenate([block[name] for block in blocks]), [2.5, 97.5])
-        found[name] = (float(low), float(high))
-    return found
+        intervals[name] = (float(low), float(high))
+    return intervals
 
 
 def _figures(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.errors import DataError
 
 __all__ = ["RATES", "Curve", "Interval", "area", "highest"]
@@ -53,10 +53,10 @@ class Curve:
 
     def figures(self, rng: np.random.Generator) -> dict[str, tuple[float, Interval]]:
         """AUC and TPR at each rate, with 95 % percentile intervals over members and non-members redrawn."""
-        found = {"auc": self.auc, **{f"tpr@{rate:.1%}": self.tpr_at(rate) for rate in RATES}}
+        values = {"auc": self.auc, **{f"tpr@{rate:.1%}": self.tpr_at(rate) for rate in RATES}}
         redrawn = np.concatenate(list(self._redrawn(rng)))  # (resamples, figures)
         low, high = np.percentile(redrawn, [2.5, 97.5], axis=0).tolist()
-        return {name: (found[name], (low[i], high[i])) for i, name in enumerate(found)}
+        return {name: (values[name], (low[i], high[i])) for i, name in enumerate(values)}
 
     def _redrawn(self, rng: np.random.Generator) -> Iterator[Values]:
         """The figures of curves redrawn, some at a time."""

@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.membership.central.halves import Answers
-from fedkge.attacks.membership.central.thresholds import Bars
+from fedkge.attacks.membership.central.shadows import Bars
 from fedkge.attacks.membership.clusters import entity_intervals
 from fedkge.attacks.membership.curve import RATES, Curve, Interval
-from fedkge.attacks.membership.decisions import decision_figures
-from fedkge.attacks.membership.guess import Bools, Guess
+from fedkge.attacks.membership.guesses import Bools, Guess, decision_figures
 
-__all__ = ["Figure", "figures_of"]
+__all__ = ["Measure", "measures_of"]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measure:
     """One number of one attack on one subset."""
 
     subset: str
@@ -29,18 +28,18 @@ class Figure:
     others: int
 
 
-def figures_of(
+def measures_of(
     guess: Guess,
     answers: Answers,
     rng: np.random.Generator,
     bars: Bars | None = None,
     ends: NDArray[np.int64] | None = None,
-) -> list[Figure]:
+) -> list[Measure]:
     """Every figure on every subset that has members and others; bars add the rates they really give.
 
     Intervals redraw triples, or entities if the ends of the triples are given.
     """
-    found = []
+    measures = []
     for subset, chosen in answers.subsets.items():
         member = answers.member[chosen]
         if member.all() or not member.any():
@@ -53,18 +52,18 @@ def figures_of(
         if bars is not None:
             values |= _calibrated(part, member, bars)
         counts = int(member.sum()), int((~member).sum())
-        found += [Figure(subset, metric, *value, *counts) for metric, value in values.items()]
-    return found
+        measures += [Measure(subset, metric, *value, *counts) for metric, value in values.items()]
+    return measures
 
 
 def _calibrated(guess: Guess, member: Bools, bars: Bars) -> dict[str, tuple[float, Interval]]:
     """What the shadows' bars give on the target: the true rates beside the one aimed at."""
-    found = {}
+    shares = {}
     for rate in RATES:
         called = guess.certainty >= bars.at_rate[rate]
-        found[f"calibrated tpr@{rate:.1%}"] = _share(called[member])
-        found[f"calibrated fpr@{rate:.1%}"] = _share(called[~member])
-    return found
+        shares[f"calibrated tpr@{rate:.1%}"] = _share(called[member])
+        shares[f"calibrated fpr@{rate:.1%}"] = _share(called[~member])
+    return shares
 
 
 def _share(called: Bools) -> tuple[float, Interval]:

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Names = NDArray[np.int64]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 class ImpossibleError(FedkgeError):
@@ -106,44 +106,47 @@ def relation_model(view: View) -> tuple[RelationModel, Names]:
 
 
 def identify(
-    rows: Rows, view: View, *, turn: bool = False, anchors: tuple[Places, Places] | None = None
+    rows: Rows, view: View, *, turn: bool = False, anchors: tuple[Indices, Indices] | None = None
 ) -> Identified:
     """Names for a client's rows: read where they came with it, else the nearest row of the colluders' pool.
 
-    `turn` first superposes the two spaces; `anchors` are (rows, pool rows) known to be the same element.
+    `turn` first superposes the two spaces; `anchors`, both (k,), are rows and pool rows of the same elements.
     """
     if len(rows) and (rows.names != UNKNOWN).all() and not turn:
         return Identified(rows, rows.names, np.ones(len(rows), dtype=np.float32))
     pool = pool_of(view)
     moved, still = superpose(rows.values, pool.values, anchors) if turn else (rows.values, pool.values)
     matches = nearest(moved, still)
-    return Identified(rows, pool.names[matches.places[:, 0]], matches.similarity[:, 0])
+    return Identified(rows, pool.names[matches.indices[:, 0]], matches.similarity[:, 0])
 
 
 def claim_pairs(
-    found: Identified,
-    pairs: Places,
+    identified: Identified,
+    pairs: Indices,
     infer: Callable[[NDArray[np.float32], NDArray[np.float32]], Inferred],
     relation_names: Names,
 ) -> Claims:
     """One relation for each pair of rows; unnamed rows are claimed under the name they are taken for."""
     head, tail = pairs.T
-    values = found.rows.values
-    relation = infer(values[head], values[tail])
-    triples = np.stack([found.names[head], relation_names[relation.places], found.names[tail]], axis=1)
-    doubt = np.minimum(found.similarity[head], found.similarity[tail])
+    values = identified.rows.values
+    inferred = infer(values[head], values[tail])
+    triples = np.stack(
+        [identified.names[head], relation_names[inferred.relations], identified.names[tail]], axis=1
+    )
+    doubt = np.minimum(identified.similarity[head], identified.similarity[tail])
     # A name that was read is certain; one that was inferred holds the claim back.
-    return Claims(triples, relation.confidence + (0 if found.read else np.log(np.maximum(doubt, 1e-6))))
+    return Claims(triples, inferred.confidence + (0 if identified.read else np.log(np.maximum(doubt, 1e-6))))
 
 
 def claim_all_pairs(
-    found: Identified, heads: Places, model: RelationModel, relation_names: Names, most: int
+    identified: Identified, heads: Indices, model: RelationModel, relation_names: Names, most: int
 ) -> Claims:
     """The best triples from some heads to any other row, over all relations."""
-    values = found.rows.values
+    values = identified.rows.values
     top = model.top_triples(values[heads], values, most + len(heads) * len(relation_names))
     inside = heads[top.heads] != top.tails  # no loops
     triples = np.stack(
-        [found.names[heads[top.heads]], relation_names[top.relations], found.names[top.tails]], axis=1
+        [identified.names[heads[top.heads]], relation_names[top.relations], identified.names[top.tails]],
+        axis=1,
     )
     return Claims(triples[inside][:most], top.confidence[inside][:most])

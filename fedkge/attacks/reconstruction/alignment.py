@@ -12,7 +12,7 @@ from scipy.linalg import orthogonal_procrustes
 __all__ = ["Matches", "mutual", "nearest", "ranks", "superpose", "unit"]
 
 Values = NDArray[np.float32]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _BLOCK = 1024  # rows whose similarities to the whole pool are in memory at once
 _STEPS = 5
@@ -22,7 +22,7 @@ _STEPS = 5
 class Matches:
     """For each row the nearest rows of the pool, the nearest first."""
 
-    places: Places  # (n, k)
+    indices: Indices  # (n, k)
     similarity: Values  # (n, k)
 
 
@@ -36,32 +36,32 @@ def unit(rows: Values) -> Values:
 def nearest(rows: Values, pool: Values, k: int = 1) -> Matches:
     """The k most similar rows of the pool by cosine, as Algorithm 2 of FedR compares them."""
     k = min(k, len(pool))
-    places = np.empty((len(rows), k), dtype=np.int64)
+    indices = np.empty((len(rows), k), dtype=np.int64)
     similarity = np.empty((len(rows), k), dtype=np.float32)
     for block, compared in _similarities(rows, pool):
-        places[block], similarity[block] = _largest(compared, k)
-    return Matches(places, similarity)
+        indices[block], similarity[block] = _largest(compared, k)
+    return Matches(indices, similarity)
 
 
-def mutual(rows: Values, pool: Values) -> tuple[Places, Places]:
-    """Pairs of rows that are each other's nearest: (places among the rows, places in the pool)."""
-    there = nearest(rows, pool).places[:, 0]
-    back = nearest(pool, rows).places[:, 0]
-    own = np.flatnonzero(back[there] == np.arange(len(rows)))
-    return own, there[own]
+def mutual(rows: Values, pool: Values) -> tuple[Indices, Indices]:
+    """Pairs of rows that are each other's nearest: (indices of rows, indices of the pool)."""
+    there = nearest(rows, pool).indices[:, 0]
+    back = nearest(pool, rows).indices[:, 0]
+    here = np.flatnonzero(back[there] == np.arange(len(rows)))
+    return here, there[here]
 
 
-def ranks(rows: Values, pool: Values, right: Places) -> Places:
+def ranks(rows: Values, pool: Values, right: Indices) -> Indices:
     """How many rows of the pool are more similar than the right one, for each row, plus one."""
-    found = np.empty(len(rows), dtype=np.int64)
+    rank = np.empty(len(rows), dtype=np.int64)
     for block, compared in _similarities(rows, pool):
         bar = np.take_along_axis(compared, right[block, None], axis=1)
-        found[block] = 1 + (compared > bar).sum(axis=1)
-    return found
+        rank[block] = 1 + (compared > bar).sum(axis=1)
+    return rank
 
 
 def superpose(
-    rows: Values, pool: Values, anchors: tuple[Places, Places] | None = None
+    rows: Values, pool: Values, anchors: tuple[Indices, Indices] | None = None
 ) -> tuple[Values, Values]:
     """Two spaces moved and turned onto each other, so that the same elements come to lie together.
 
@@ -79,11 +79,11 @@ def superpose(
     return moved, still
 
 
-def _turned(rows: Values, pool: Values, anchors: tuple[Places, Places]) -> tuple[Values, Values]:
-    own, there = anchors
-    moved = rows - rows[own].mean(axis=0)
+def _turned(rows: Values, pool: Values, anchors: tuple[Indices, Indices]) -> tuple[Values, Values]:
+    here, there = anchors
+    moved = rows - rows[here].mean(axis=0)
     still = pool - pool[there].mean(axis=0)
-    turn, _ = orthogonal_procrustes(moved[own].astype(np.float64), still[there].astype(np.float64))
+    turn, _ = orthogonal_procrustes(moved[here].astype(np.float64), still[there].astype(np.float64))
     return (moved @ turn).astype(np.float32), still
 
 
@@ -95,12 +95,12 @@ def _similarities(rows: Values, pool: Values) -> Iterator[tuple[slice, Values]]:
         yield block, left[block] @ right
 
 
-def _largest(compared: Values, k: int) -> tuple[Places, Values]:
+def _largest(compared: Values, k: int) -> tuple[Indices, Values]:
     """The k largest of each line, the largest first."""
     if k == 1:
-        places = compared.argmax(axis=1)[:, None]
+        indices = compared.argmax(axis=1)[:, None]
     else:
-        places = np.argpartition(-compared, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(compared, places, axis=1), axis=1, kind="stable")
-        places = np.take_along_axis(places, order, axis=1)
-    return places.astype(np.int64), np.take_along_axis(compared, places, axis=1)
+        indices = np.argpartition(-compared, k - 1, axis=1)[:, :k]
+        order = np.argsort(-np.take_along_axis(compared, indices, axis=1), axis=1, kind="stable")
+        indices = np.take_along_axis(indices, order, axis=1)
+    return indices.astype(np.int64), np.take_along_axis(compared, indices, axis=1)

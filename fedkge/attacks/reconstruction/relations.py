@@ -19,16 +19,16 @@ from fedkge.experiment import ModelSettings
 __all__ = ["Inferred", "RelationModel", "TopTriples"]
 
 Values = NDArray[np.float32]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _BLOCK = 4096  # pairs whose rows stay in the cache while all relations pass
 
 
 @dataclass(frozen=True, eq=False)
 class Inferred:
-    """For each pair the relation found, by its place among those known, and how well it fits."""
+    """For each pair the likeliest relation, by its index among those known, and how well it fits."""
 
-    places: Places  # (n,)
+    relations: Indices  # (n,)
     confidence: Values  # (n,)
 
 
@@ -36,9 +36,9 @@ class Inferred:
 class TopTriples:
     """The best-scored triples of a grid of heads and tails, best first."""
 
-    heads: Places
-    relations: Places
-    tails: Places
+    heads: Indices
+    relations: Indices
+    tails: Indices
     confidence: Values
 
 
@@ -68,31 +68,31 @@ class RelationModel:
             assert between is not None  # `inverts`
             wanted[block] = between.numpy()
         matches = nearest(wanted, self.relations)
-        return Inferred(matches.places[:, 0], matches.similarity[:, 0])
+        return Inferred(matches.indices[:, 0], matches.similarity[:, 0])
 
     def best(self, h: Values, t: Values) -> Inferred:
         """argmax over the known relations of the model's score."""
-        places = np.zeros(len(h), dtype=np.int64)
+        relations = np.zeros(len(h), dtype=np.int64)
         confidence = np.full(len(h), -np.inf, dtype=np.float32)
         for block in _blocks(len(h)):
             heads, tails = _tensor(h[block]), _tensor(t[block])
-            found, top = places[block], confidence[block]
+            best, top = relations[block], confidence[block]
             for number, row in enumerate(self.model.relation):
                 scores = self.model.score(heads, row.expand(len(heads), -1), tails).numpy()
                 better = scores > top
-                top[better], found[better] = scores[better], number
-        return Inferred(places, confidence)
+                top[better], best[better] = scores[better], number
+        return Inferred(relations, confidence)
 
-    def ranks(self, h: Values, t: Values, right: Places) -> Places:
+    def ranks(self, h: Values, t: Values, right: Indices) -> Indices:
         """One more than how many known relations score higher than the right one."""
-        found = np.ones(len(h), dtype=np.int64)
+        ranks = np.ones(len(h), dtype=np.int64)
         for block in _blocks(len(h)):
             heads, tails = _tensor(h[block]), _tensor(t[block])
-            own = self.model.score(heads, self.model.relation[torch.from_numpy(right[block])], tails)
+            right_scores = self.model.score(heads, self.model.relation[torch.from_numpy(right[block])], tails)
             for row in self.model.relation:
                 scores = self.model.score(heads, row.expand(len(heads), -1), tails)
-                found[block] += (scores > own).numpy()
-        return found
+                ranks[block] += (scores > right_scores).numpy()
+        return ranks
 
     def top_triples(self, heads: Values, tails: Values, k: int) -> TopTriples:
         """The k best of all (head, relation, tail), without ever holding more than one relation's scores."""
@@ -110,8 +110,8 @@ class RelationModel:
                 best = [part[keep] for part in best]
                 bar = float(best[0].min())
         order = np.argsort(-best[0], kind="stable")
-        confidence, relations, places = (part[order] for part in best)
-        return TopTriples(places // len(tails), relations, places % len(tails), confidence)
+        confidence, relations, cells = (part[order] for part in best)
+        return TopTriples(cells // len(tails), relations, cells % len(tails), confidence)
 
     def _grids(self, heads: Values, tails: Values) -> Iterator[Values]:
         """For each relation the scores of all heads with all tails: (heads, tails)."""

@@ -13,7 +13,7 @@ from fedkge.attacks.reconstruction.relations import Inferred
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Rows, View
 
-__all__ = ["Score", "decoys", "guessers", "positions", "right_names", "score", "true_pairs"]
+__all__ = ["ClaimScore", "decoys", "guessers", "positions", "right_names", "score", "true_pairs"]
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -22,7 +22,7 @@ _TRIES = 8  # draws before a decoy that keeps hitting true pairs is given up
 
 
 @dataclass(frozen=True)
-class Score:
+class ClaimScore:
     """A ranked set of claims against the triples that really are."""
 
     hits: int
@@ -43,7 +43,7 @@ class Score:
         return 2 * self.hits / (self.claims + self.positives) if self.claims + self.positives else 0.0
 
 
-def score(view: View, truth: Truth, claims: Claims, positives: Ids, most: int | None = None) -> Score:
+def score(view: View, truth: Truth, claims: Claims, positives: Ids, most: int | None = None) -> ClaimScore:
     """Claims against the keys of true triples; a claim made twice counts once.
 
     Precision, recall and F1 are over the `most` best claims; average precision over all.
@@ -54,10 +54,10 @@ def score(view: View, truth: Truth, claims: Claims, positives: Ids, most: int | 
     wanted = np.unique(positives)
     right = np.isin(keys, wanted)
     total = len(wanted)
-    place = np.arange(1, len(keys) + 1)
-    average = float((right * np.cumsum(right) / place).sum() / total) if total else 0.0
+    rank = np.arange(1, len(keys) + 1)
+    average = float((right * np.cumsum(right) / rank).sum() / total) if total else 0.0
     kept = right if most is None else right[:most]
-    return Score(int(kept.sum()), len(kept), total, average)
+    return ClaimScore(int(kept.sum()), len(kept), total, average)
 
 
 def _keys(view: View, truth: Truth, triples: Ids) -> Ids:
@@ -68,17 +68,17 @@ def _keys(view: View, truth: Truth, triples: Ids) -> Ids:
     return np.where((named == UNKNOWN).any(axis=1), UNKNOWN, truth.keys(named))
 
 
-def positions(view: View, truth: Truth, found: Identified, target: int) -> Ids:
+def positions(view: View, truth: Truth, identified: Identified, target: int) -> Ids:
     """Where each of the target's entities is among the attacked rows, UNKNOWN if nowhere.
 
     Rows without names are in the target's own order, of which no attack makes use.
     """
     count = truth.clients[target].num_entities
-    if (found.rows.names == UNKNOWN).all():
+    if (identified.rows.names == UNKNOWN).all():
         return np.arange(count)
     labels = truth.number_entities(view.entities)
     row_of = np.full(len(truth.entity_ids) + 1, UNKNOWN, dtype=np.int64)
-    row_of[labels[found.rows.names]] = np.arange(len(found.rows))
+    row_of[labels[identified.rows.names]] = np.arange(len(identified.rows))
     return row_of[truth.entities(target)]
 
 
@@ -113,7 +113,7 @@ def decoys(pairs: Ids, known: Ids, rows: Ids, count: int, rng: np.random.Generat
 
 
 def guessers(
-    view: View, found: Identified, relation_names: Ids, rng: np.random.Generator
+    view: View, identified: Identified, relation_names: Ids, rng: np.random.Generator
 ) -> dict[str, Callable[[Ids], Inferred]]:
     """What an attacker reaches without the embeddings: each takes pairs of rows and names a relation.
 
@@ -122,10 +122,10 @@ def guessers(
     """
     count = len(relation_names)
     triples = np.concatenate([np.empty((0, 3), np.int64), *(other.triples for other in view.handed)])
-    place = np.full(len(view.relations) + 1, UNKNOWN, dtype=np.int64)
-    place[relation_names] = np.arange(count)
-    known = triples[place[triples[:, 1]] != UNKNOWN]
-    seen = place[known[:, 1]]
+    index_of = np.full(len(view.relations) + 1, UNKNOWN, dtype=np.int64)
+    index_of[relation_names] = np.arange(count)
+    known = triples[index_of[triples[:, 1]] != UNKNOWN]
+    seen = index_of[known[:, 1]]
     prior = (np.bincount(seen, minlength=count) + 1.0) / (len(seen) + count)
     heads, tails = (_counts(known[:, column], seen, len(view.entities), count) for column in (0, 2))
 
@@ -136,13 +136,13 @@ def guessers(
         return Inferred(np.full(len(pairs), prior.argmax()), rng.random(len(pairs), dtype=np.float32))
 
     def link_prediction(pairs: Ids) -> Inferred:
-        places, confidence = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.float32)
+        relations, confidence = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.float32)
         for start in range(0, len(pairs), 8192):
             block = slice(start, start + 8192)
-            head, tail = found.names[pairs[block]].T
+            head, tail = identified.names[pairs[block]].T
             likely = np.log(heads[head] + prior) + np.log(tails[tail] + prior) - np.log(prior)
-            places[block], confidence[block] = likely.argmax(axis=1), likely.max(axis=1)
-        return Inferred(places, confidence)
+            relations[block], confidence[block] = likely.argmax(axis=1), likely.max(axis=1)
+        return Inferred(relations, confidence)
 
     return {"random": random, "majority": majority, "link prediction": link_prediction}
 

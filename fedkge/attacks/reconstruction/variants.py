@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedkge.attacks.assessment import Report
+from fedkge.attacks.assessment import Assessment
 from fedkge.attacks.attack import Attack, Protocol
 from fedkge.attacks.findings import Finding
 from fedkge.attacks.reconstruction.as_published import published
@@ -24,14 +24,14 @@ class Reconstruction(Attack):
     turns: ClassVar[bool] = False  # whether two embedding spaces are superposed before rows are compared
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for target in view.targets:
-            report = Report(self.name, protocol, view, target, found)
+            assessment = Assessment(self.name, protocol, view, target, findings)
             if protocol == "paper":
-                published(report, truth, self.turns)
+                published(assessment, truth, self.turns)
             else:
-                rigorous(report, truth, rng, self.turns)
-        return found
+                rigorous(assessment, truth, rng, self.turns)
+        return findings
 
 
 class Procrustes(Reconstruction):

@@ -1,6 +1,7 @@
 """Secure aggregation: the server learns the survivors' sum and nothing else (Bonawitz et al. 2017)."""
 
 from fedkge.crypto.aggregation.client import SecureAggregationClient
+from fedkge.crypto.aggregation.masked import masked_words
 from fedkge.crypto.aggregation.server import SecureAggregationServer
 
-__all__ = ["SecureAggregationClient", "SecureAggregationServer"]
+__all__ = ["SecureAggregationClient", "SecureAggregationServer", "masked_words"]

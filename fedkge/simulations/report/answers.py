@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fedkge.attacks.findings import Finding, worst
 from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.page import Answer
 from fedkge.simulations.report.privacy_section import by_client
 from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
@@ -95,7 +95,7 @@ def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
 
 def said(finding: Finding) -> str:
     """Who found out what, and how it compares to guessing."""
-    target = f" about client {finding.target}" if finding.target else ""
+    target = f" about client {finding.target}" if finding.target is not None else ""
     guess = "" if finding.baseline is None else f", guessing reaches {figure(finding.baseline)}"
     chance = "; no better than guessing" if finding.is_at_chance else ""
     note = f" ({finding.note})" if finding.note else ""

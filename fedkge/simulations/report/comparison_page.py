@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedkge.attacks.findings import Finding, worst
 from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, said
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
 from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
 from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected

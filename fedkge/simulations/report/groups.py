@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fedkge.attacks.findings import Finding
 from fedkge.errors import DataError
-from fedkge.simulations.report.findings import Finding
 from fedkge.simulations.runs.rows import Row, row_of
 from fedkge.simulations.runs.run_folder import RunFolder
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
+from fedkge.attacks.findings import Finding
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import NUM_COLOURS, LineChart, Series
-from fedkge.simulations.report.findings import Finding
 from fedkge.simulations.report.page import Figure, Section, Table
 from fedkge.simulations.report.words import MISSING, epsilon_of, figure, interval
 from fedkge.simulations.runs.run_folder import RunFolder
@@ -109,12 +109,12 @@ def _found(findings: Sequence[Finding]) -> Table:
             each.protocol,
             each.where,
             each.granted or "nothing",
-            each.target or "all",
+            "all" if each.target is None else str(each.target),
             each.metric,
             figure(each.value, 4),
             interval((each.low, each.high), 4),
             "" if each.baseline is None else figure(each.baseline, 4),
-            each.count,
+            "" if each.count is None else str(each.count),
             each.note,
         )
         for each in findings

@@ -4,33 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from fedkge.attacks import ATTACKS, PROTOCOLS, Finding, Protocol, View
+from fedkge.attacks import ATTACKS, PROTOCOLS, Attack, Finding, Protocol, View
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.findings import leakage_of, write_findings
 from fedkge.attacks.recorded_run import RecordedRun
-from fedkge.errors import InputError, UnknownNameError
-from fedkge.experiment import Experiment
+from fedkge.errors import InputError, SettingError
+from fedkge.experiment import AdversarySettings, Experiment
 from fedkge.seeding import draw
 from fedkge.server.records import Records
-from fedkge.simulations.runs.run import RunResult, result_of
+from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
 _ATTACK = 11  # tells the draws of attacks from the other draws of a seed
 
-Watcher = Callable[[str], None]
 
-
-def check_attacks(names: Sequence[str], record: str) -> None:
-    """Refuse an attack that no registry has, or that this recording cannot support."""
-    for name in names:
-        if name not in ATTACKS:
-            raise UnknownNameError("attack", name, ATTACKS)
-        if ATTACKS[name].every_round and record != "every":
+def check_attacks(adversary: AdversarySettings, names: Sequence[str] = ()) -> None:
+    """Refuse attacks that no registry has, that are set up wrongly, or that this recording cannot support."""
+    for name in names or adversary.attacks:
+        _attack(name, adversary)
+        if ATTACKS[name].every_round and adversary.record != "every":
             raise InputError(
-                f"attack '{name}' compares rounds, but adversary.record is \"{record}\"; "
+                f"attack '{name}' compares rounds, but adversary.record is \"{adversary.record}\"; "
                 "run again with --set adversary.record=every"
             )
+    for name in adversary.options:
+        ATTACKS[name]  # an unknown name raises
+
+
+def _attack(name: str, adversary: AdversarySettings) -> Attack:
+    """The attack of a name, with its options of the experiment."""
+    kind = ATTACKS[name]
+    try:
+        return kind(kind.Options(**adversary.options.get(name, {})))
+    except SettingError as error:
+        raise SettingError(f"adversary.options.{name}.{error}") from None
 
 
 def attack_run(
@@ -39,28 +49,38 @@ def attack_run(
     protocols: Sequence[Protocol] = PROTOCOLS,
     colluders: Sequence[int] | None = None,
     leak_ratios: Sequence[float] = (),
-    watch: Watcher | None = None,
+    watch: Callable[[str], None] | None = None,
 ) -> list[Finding]:
-    """Everything that these attacks find; what is not given is as the run's experiment says."""
+    """Attack what a run recorded, by every adversary that it could have had.
+
+    Args:
+        folder: of a run with adversary.record on.
+        names: of attacks in ATTACKS; none: those of the experiment, else reconstruction.
+        protocols: "paper", "rigorous" or both.
+        colluders: clients that help the server; None: those of the experiment.
+        leak_ratios: shares of its pairs that a colluder hands over; none: that of the experiment.
+        watch: is told what is attacked now.
+    """
     recorded = RecordedRun(folder)
     adversary = recorded.experiment.adversary
     names = names or adversary.attacks or ("reconstruction",)
     recorded.recording  # noqa: B018 - a run without one is the likeliest mistake
-    check_attacks(names, adversary.record)
+    check_attacks(adversary, names)
     colluders = adversary.colluders if colluders is None else colluders
     views: dict[tuple[str, str, float], View] = {}  # not every view depends on the leak ratio
     for ratio in leak_ratios or (adversary.leak_ratio,):
-        for view in recorded.views(colluders, ratio):
+        for view in views_of(recorded, colluders, ratio):
             views.setdefault((view.name, view.adversary, view.leak_ratio), view)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for number, name in enumerate(names):
+        attack = _attack(name, adversary)
         for protocol in protocols:
-            for place, view in enumerate(views.values()):
+            for position, view in enumerate(views.values()):
                 if watch is not None:
                     watch(f"{name} ({protocol}) by {view.adversary} on {view.name}")
-                rng = draw(recorded.experiment.seed, _ATTACK, number, PROTOCOLS.index(protocol), place)
-                found += ATTACKS[name]().assess(view, recorded.truth, protocol, rng)
-    return found
+                rng = draw(recorded.experiment.seed, _ATTACK, number, PROTOCOLS.index(protocol), position)
+                findings += attack.assess(view, recorded.truth, protocol, rng)
+    return findings
 
 
 def nothing_to_attack(experiment: Experiment) -> list[Finding]:
@@ -73,10 +93,14 @@ def nothing_to_attack(experiment: Experiment) -> list[Finding]:
     ]
 
 
-def publish(folder: Path, findings: Sequence[Finding]) -> RunResult:
-    """Put findings into the run's folder: findings.csv, and `leakage` in its summary."""
-    result = result_of(folder)
+def publish(folder: Path, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Put findings into the run's folder: findings.csv, and `leakage` in its summary, which is returned."""
+    run = RunFolder.read(folder)
+    if not run.is_finished:
+        raise InputError(
+            f"{folder}: no finished run (it has no summary.json); finish it with --resume {folder}"
+        )
     write_findings(folder / "findings.csv", findings)
-    summary = {**result.summary, "leakage": leakage_of(findings)}
+    summary = {**run.summary.content, "leakage": leakage_of(findings)}
     Records(folder).write_json("summary.json", summary)
-    return RunResult(folder, summary)
+    return summary

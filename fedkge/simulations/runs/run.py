@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedkge.attacks import ATTACKS
-from fedkge.attacks.recorded_run import check_adversary, keep_states
+from fedkge.attacks.coalition import check_adversary
+from fedkge.attacks.recorded_run import keep_states
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
 from fedkge.client.privacy import MECHANISMS, mechanism_of
@@ -42,6 +42,7 @@ from fedkge.server.records import Records
 from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.report import write_report
+from fedkge.simulations.runs.attacking import attack_run, check_attacks, nothing_to_attack, publish
 from fedkge.simulations.runs.engines import NodeConfig, open_grid
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.runs.tracking import check_trackers, tracked
@@ -110,6 +111,7 @@ def run(
     _check_clients(experiment)
     check_strategy(experiment)
     check_adversary(experiment)
+    check_attacks(experiment.adversary)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
     _check_confidential(experiment, split)
@@ -228,9 +230,6 @@ def _check_names(experiment: Experiment) -> None:
     for mode in (experiment.dp_of(client).mode for client in range(experiment.data.clients)):
         if mode not in ("off", *MECHANISMS):
             raise UnknownNameError("DP mode", mode, ("off", *MECHANISMS))
-    for attack in experiment.adversary.attacks:
-        if attack not in ATTACKS:
-            raise UnknownNameError("attack", attack, ATTACKS)
 
 
 def _with_clients(experiment: Experiment, split: Split) -> Experiment:
@@ -318,11 +317,9 @@ def _serve(
         keep_states(folder, folder / "clients" / f"run-{run_id}", experiment.data.clients)
     _export(folder, run_id, experiment, summary["utility"]["best_round"])
     if experiment.adversary.attacks:
-        from fedkge.simulations.runs import attacking  # it needs this module
-
         sends = STRATEGIES[experiment.federation.strategy].shared
-        found = attacking.attack_run(folder) if sends else attacking.nothing_to_attack(experiment)
-        return attacking.publish(folder, found)
+        findings = attack_run(folder) if sends else nothing_to_attack(experiment)
+        summary = publish(folder, findings)
     return RunResult(folder, summary)
 
 

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedkge.attacks.findings import COLUMNS, Finding, summarised
 from fedkge.errors import DataError, InputError
 from fedkge.server.ledger import Entry, Ledger
 from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.report.findings import Finding, findings_of
 from fedkge.simulations.runs.csv_tables import read_rows, read_text
 
 __all__ = ["ALL", "RunFolder", "runs_in"]
@@ -53,7 +53,8 @@ class RunFolder:
             read_rows(folder / "metrics.csv", _METRICS, finished),
             ledger,
             read_rows(folder / "failures.csv", _FAILURES, finished),
-            findings_of(folder, summary),
+            [Finding(**row) for row in read_rows(folder / "findings.csv", COLUMNS)]
+            or list(summarised(summary.part("leakage").content)),
         )
 
     @property

@@ -9,9 +9,9 @@ import numpy as np
 from fedkge.attacks.attack import Protocol
 from fedkge.attacks.behaviours.tampering import Tampering, apart
 from fedkge.attacks.findings import Finding
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.federated.games import Game, game_about
 from fedkge.attacks.membership.federated.in_federation import findings_of
+from fedkge.attacks.membership.guesses import loss_attack
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import Snapshot, View
 from fedkge.errors import SettingError

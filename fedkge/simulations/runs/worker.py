@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp.typing import Mod
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedkge.attacks.behaviours import BEHAVIOURS
 from fedkge.client.app import app, leave
 
 __all__ = ["Answer", "Worker", "identify"]
 
+Program = Callable[[Message, Context], Message]
 Answer = tuple[bytes | None, str]  # the payload, or None and the reason
 
 
@@ -46,13 +48,17 @@ class Worker:
         leave(self.run_id)
 
 
-def _app_of(config: Mapping[str, str | int | bool]) -> Callable[[Message, Context], Message]:
+def _app_of(config: Mapping[str, str | int | bool]) -> Program:
     """The client's program; a plan in its node config makes it malicious."""
-    if "tampering" not in config:
-        return app
-    from fedkge.attacks.behaviours.tampering import Tampering
+    program: Program = app
+    for name in BEHAVIOURS:
+        if name in config:
+            program = _around(BEHAVIOURS[name].load(Path(str(config[name]))), program)
+    return program
 
-    return partial(Tampering.load(Path(str(config["tampering"]))), call_next=app)
+
+def _around(mod: Mod, program: Program) -> Program:
+    return lambda message, context: mod(message, context, program)
 
 
 def identify(run_id: int) -> None:

@@ -10,24 +10,21 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedkge.attacks.membership.central import signals
-from fedkge.attacks.membership.central.correctness import best_threshold, correctness_attack
 from fedkge.attacks.membership.central.halves import answers_about, halve, questions
 from fedkge.attacks.membership.central.lira import lira, lira_offline
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.rmia import likelihood_ratios, rmia
-from fedkge.attacks.membership.central.shadows import Shadows, drawn_halves
+from fedkge.attacks.membership.central.shadows import Shadows, calibrate, drawn_halves, rehearse
 from fedkge.attacks.membership.central.target import (
-    Recipe,
+    TrainingRecipe,
     ask,
     published_attacks,
     shadow_attacks,
     train_shadows,
 )
-from fedkge.attacks.membership.central.thresholds import calibrate, rehearse
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.guess import Guess
-from fedkge.attacks.membership.scores import figures_of
+from fedkge.attacks.membership.guesses import Guess, best_threshold, correctness_attack, loss_attack
+from fedkge.attacks.membership.scores import measures_of
 from fedkge.client import build_model
 from fedkge.datasets import KnowledgeGraph, Synthetic
 from fedkge.errors import DataError, SettingError
@@ -44,7 +41,7 @@ def recipe():
     training = TrainingSettings(
         negatives=4, batch_size=32, learning_rate=0.05, loss="logistic", corrupt="both"
     )
-    return Recipe(ModelSettings(name="DistMult", dim=8), training, epochs=60, seed=1)
+    return TrainingRecipe(ModelSettings(name="DistMult", dim=8), training, epochs=60, seed=1)
 
 
 # The division.
@@ -345,7 +342,7 @@ def test_answers_are_not_read_by_attacks(attacked):
 def test_figures_cover_the_three_subsets(attacked):
     _, target, _, shadowed = attacked
     guess, bars = shadow_attacks(target, shadowed)["LiRA"]
-    figures = figures_of(guess, target.questions.answers, np.random.default_rng(0), bars)
+    figures = measures_of(guess, target.questions.answers, np.random.default_rng(0), bars)
     assert {figure.subset for figure in figures} == {"all", "seen", "matched"}
     assert {"accuracy", "auc", "tpr@1.0%", "tpr@0.1%", "calibrated fpr@1.0%"} <= {f.metric for f in figures}
     for figure in figures:
@@ -360,7 +357,7 @@ def test_cold_starts_do_not_count_among_the_seen():
     member = np.arange(len(asked)) < 40
     answers = answers_about(graph, asked, member)
     warm = answers.seen.astype(float)
-    figures = figures_of(Guess(warm, answers.seen), answers, np.random.default_rng(0))
+    figures = measures_of(Guess(warm, answers.seen), answers, np.random.default_rng(0))
     auc = {figure.subset: figure.value for figure in figures if figure.metric == "auc"}
     assert auc["all"] > 0.7
     assert auc["seen"] == 0.5

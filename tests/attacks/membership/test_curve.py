@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from fedkge.attacks.membership.clusters import entity_intervals
 from fedkge.attacks.membership.curve import RATES, Curve
-from fedkge.attacks.membership.decisions import decision_figures
-from fedkge.attacks.membership.guess import Guess
+from fedkge.attacks.membership.guesses import Guess, decision_figures
 from fedkge.attacks.membership.plots import plot_curves
 from fedkge.errors import DataError
 

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from scipy.stats import t as student
 
+from fedkge.attacks.findings import worst
 from fedkge.errors import InputError
 from fedkge.simulations import report
 from fedkge.simulations.report import write_report
 from fedkge.simulations.report.charts.drawing import WIDTH
 from fedkge.simulations.report.charts.lines import NUM_COLOURS
-from fedkge.simulations.report.findings import worst
 from fedkge.simulations.runs.rows import row_of
 from fedkge.simulations.runs.run_folder import RunFolder
 from tests.simulations.report.conftest import Seen
@@ -106,7 +106,7 @@ def test_names_are_text_whatever_they_say(folder: Path) -> None:
         csv.writer(file).writerow((2, "train", 1, EVIL))
     with (folder / "findings.csv").open("w", newline="") as file:
         file.write(FINDINGS.splitlines()[0] + "\n")
-        csv.writer(file).writerow((EVIL, EVIL, EVIL, EVIL, "", 0, EVIL, EVIL, EVIL, 1, 1, 1, "", 1, EVIL))
+        csv.writer(file).writerow((EVIL, EVIL, EVIL, EVIL, "", 0, 1, EVIL, EVIL, 1, 1, 1, "", 1, EVIL))
     change_summary(
         folder,
         privacy__what_the_server_learned=[EVIL],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.client.kernels.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
@@ -84,7 +84,7 @@ def answers_about(half: KnowledgeGraph, triples: Ids, member: Bools) -> Answers:
     head, relation, tail = triples.T
     loops = (head == tail).astype(np.int64)
     seen = np.minimum(np.minimum(entities[head], entities[tail]), relations[relation]) > 0
-    own = member.astype(np.int64)
-    elsewhere = np.minimum(entities[head], entities[tail]) - own * (1 + loops)
-    matched = (elsewhere > 0) & (relations[relation] - own > 0)
+    counted = member.astype(np.int64)
+    elsewhere = np.minimum(entities[head], entities[tail]) - counted * (1 + loops)
+    matched = (elsewhere > 0) & (relations[relation] - counted > 0)
     return Answers(member, seen, matched, elsewhere.astype(np.float64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedkge.attacks.membership.central.shadows import Shadows
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 
 __all__ = ["lira", "lira_offline"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fedkge.attacks.membership.central.shadows import Shadows
-from fedkge.attacks.membership.guess import Values
+from fedkge.attacks.membership.guesses import Values
 
 __all__ = ["likelihood_ratios", "rmia"]
 

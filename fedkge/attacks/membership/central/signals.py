@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedkge.attacks.membership.guess import Values
+from fedkge.attacks.membership.guesses import Values
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models.model import Model
 from fedkge.client.training.evaluate import per_triple
@@ -20,12 +20,12 @@ _BLOCK = 2**22  # floats of looked-up rows held at once
 def scores(model: Model, triples: Ids) -> Values:
     """The model's plausibility of each triple; higher is truer."""
     size = max(1, _BLOCK // max(model.entity.shape[1], model.relation.shape[1]))
-    found = np.empty(len(triples), dtype=np.float64)
+    values = np.empty(len(triples), dtype=np.float64)
     with torch.no_grad():
         for start in range(0, len(triples), size):
             head, relation, tail = triples[start : start + size].T
-            found[start : start + size] = model.scores_of(head, relation, tail)
-    return found
+            values[start : start + size] = model.scores_of(head, relation, tail)
+    return values
 
 
 def reciprocal_ranks(model: Model, graph: KnowledgeGraph, triples: Ids) -> Values:
@@ -41,12 +41,12 @@ def reciprocal_ranks(model: Model, graph: KnowledgeGraph, triples: Ids) -> Value
 
 def corrupted(triples: Ids, num_entities: int, rng: np.random.Generator) -> Ids:
     """Each triple with its head or its tail replaced by another entity, at random."""
-    found = triples.copy()
-    place = 2 * rng.integers(0, 2, len(triples))
-    each = np.arange(len(triples))
+    false = triples.copy()
+    column = 2 * rng.integers(0, 2, len(triples))
+    line = np.arange(len(triples))
     shift = rng.integers(1, num_entities, len(triples))
-    found[each, place] = (found[each, place] + shift) % num_entities
-    return found
+    false[line, column] = (false[line, column] + shift) % num_entities
+    return false
 
 
 def logistic_loss(score: Values) -> Values:

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkge.attacks.membership.central import signals
-from fedkge.attacks.membership.central.correctness import best_threshold, correctness_attack
 from fedkge.attacks.membership.central.halves import Questions, questions
 from fedkge.attacks.membership.central.lira import lira
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.rmia import likelihood_ratios, rmia
-from fedkge.attacks.membership.central.shadows import Shadows
-from fedkge.attacks.membership.central.thresholds import Bars, rehearse
+from fedkge.attacks.membership.central.shadows import Bars, Shadows, rehearse
 from fedkge.attacks.membership.central.transfer import TransferAttack
-from fedkge.attacks.membership.guess import Guess, Values
+from fedkge.attacks.membership.guesses import Guess, Values, best_threshold, correctness_attack, loss_attack
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models import Model, build_model
 from fedkge.client.training.loop import train
@@ -24,13 +21,21 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings, TrainingSettings
 from fedkge.seeding import draw
 
-__all__ = ["Asked", "Recipe", "Shadowed", "ask", "published_attacks", "shadow_attacks", "train_shadows"]
+__all__ = [
+    "Asked",
+    "Shadowed",
+    "TrainingRecipe",
+    "ask",
+    "published_attacks",
+    "shadow_attacks",
+    "train_shadows",
+]
 
 _TRAIN, _QUESTIONS, _CORRUPT, _SHADOWS = range(4)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How target and shadows are trained: the adversary trains as the target does."""
 
     model: ModelSettings
@@ -56,7 +61,7 @@ class Asked:
     likelihood: Values  # (n,) log
 
 
-def ask(half: KnowledgeGraph, recipe: Recipe, number: int) -> Asked:
+def ask(half: KnowledgeGraph, recipe: TrainingRecipe, number: int) -> Asked:
     """Train on the members of a half and ask about all its triples."""
     model = recipe.fit(half, number)
     asked = questions(half, draw(recipe.seed, _QUESTIONS, number))
@@ -88,7 +93,9 @@ class Shadowed:
     likelihood: Shadows
 
 
-def train_shadows(half: KnowledgeGraph, asked: Ids, recipe: Recipe, count: int, number: int) -> Shadowed:
+def train_shadows(
+    half: KnowledgeGraph, asked: Ids, recipe: TrainingRecipe, count: int, number: int
+) -> Shadowed:
     """Train shadow models on halves of the triples asked about; which are members is not looked at."""
     likelihoods = []
 
@@ -107,14 +114,14 @@ def train_shadows(half: KnowledgeGraph, asked: Ids, recipe: Recipe, count: int, 
 
 def shadow_attacks(target: Asked, shadowed: Shadowed) -> Mapping[str, tuple[Guess, Bars]]:
     """LiRA and RMIA, with bars from the shadows alone."""
-    found = {}
+    guesses = {}
     for name, statistic, signal, shadows in (
         ("LiRA", lira, target.scores, shadowed.scores),
         ("RMIA", _relative, target.likelihood, shadowed.likelihood),
     ):
         bars = rehearse(statistic, shadows)
-        found[name] = bars.guess(statistic(signal, shadows)), bars
-    return found
+        guesses[name] = bars.guess(statistic(signal, shadows)), bars
+    return guesses
 
 
 def _relative(signal: Values, shadows: Shadows) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedkge.attacks.membership.guess import Bools, Guess, Values
+from fedkge.attacks.membership.guesses import Bools, Guess, Values
 from fedkge.client.training.threads import one_thread
 
 __all__ = ["TransferAttack"]

@@ -42,9 +42,9 @@ def game_about(truth: Truth, targets: Sequence[int], adversary: Iterable[int]) -
     """
     members = _gathered(truth, targets, ("train",))
     others = _gathered(truth, targets, ("valid", "test"))
-    own = truth.keys(_gathered(truth, list(adversary), ("train",)))
-    others = others[~np.isin(truth.keys(others), np.append(truth.keys(members), own))]
-    asked = np.concatenate([members[~np.isin(truth.keys(members), own)], others])
+    known = truth.keys(_gathered(truth, list(adversary), ("train",)))
+    others = others[~np.isin(truth.keys(others), np.append(truth.keys(members), known))]
+    asked = np.concatenate([members[~np.isin(truth.keys(members), known)], others])
     member = np.arange(len(asked)) < len(asked) - len(others)
     trained = KnowledgeGraph.from_ids("targets", truth.entity_ids, truth.relation_ids, {"train": members})
     return Game(asked, answers_about(trained, asked.astype(np.int32), member))
@@ -58,5 +58,5 @@ def _gathered(truth: Truth, clients: Sequence[int], splits: Sequence[str]) -> Id
         for split in splits:
             head, kind, tail = truth.clients[client][split].T
             parts.append(np.stack([entity[head], relation[kind], entity[tail]], axis=1))
-    found: Ids = np.unique(np.concatenate(parts), axis=0)
-    return found
+    distinct: Ids = np.unique(np.concatenate(parts), axis=0)
+    return distinct

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.attack import Attack, Protocol
 from fedkge.attacks.findings import Finding
-from fedkge.attacks.membership.central.loss_attack import loss_attack
 from fedkge.attacks.membership.central.signals import logistic_loss
 from fedkge.attacks.membership.curve import RATES, Curve
-from fedkge.attacks.membership.decisions import DECISIONS
 from fedkge.attacks.membership.federated.games import Game, game_about
 from fedkge.attacks.membership.federated.sight import sight_of, targets_in
 from fedkge.attacks.membership.federated.view_signals import Named, signals_of
-from fedkge.attacks.membership.guess import Guess
-from fedkge.attacks.membership.scores import Figure, figures_of
+from fedkge.attacks.membership.guesses import DECISIONS, Guess, loss_attack
+from fedkge.attacks.membership.scores import Measure, measures_of
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, View
 
@@ -41,19 +39,19 @@ class Membership(Attack):
     """
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
-        found = []
+        findings = []
         for target in targets_in(view):
             played = play(view, truth, target, rng)
             if isinstance(played, str):
                 metric = "accuracy" if protocol == "paper" else "auc"
-                found.append(Finding.of("membership", protocol, view, target, metric, None, note=played))
+                findings.append(Finding.of("membership", protocol, view, target, metric, None, note=played))
                 continue
             guesses = dict(played.guesses)
             if protocol == "rigorous":
                 guesses["control: degrees"] = loss_attack(played.game.answers.degree)
             for signal, guess in guesses.items():
-                found += findings_of(guess, played.game, view, target, protocol, rng, signal, played.note)
-        return found
+                findings += findings_of(guess, played.game, view, target, protocol, rng, signal, played.note)
+        return findings
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,9 @@ def play(view: View, truth: Truth, target: int | None, rng: np.random.Generator)
     sight = sight_of(view, target)
     if isinstance(sight, str):
         return sight
-    own = {handed.client for handed in view.handed}
-    others = [client for client in range(len(truth.clients)) if client not in own]
-    game = game_about(truth, others if target is None else [target], own)
+    colluders = {handed.client for handed in view.handed}
+    others = [client for client in range(len(truth.clients)) if client not in colluders]
+    game = game_about(truth, others if target is None else [target], colluders)
     asked = _named(view, truth, game)
     possible = asked.possible(sight)
     playable = game.among(possible)
@@ -101,13 +99,13 @@ def findings_of(
     note: str,
 ) -> list[Finding]:
     """The published figures, or the curve's on every subset."""
-    figures = figures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
+    figures = measures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
     chosen = [figure for figure in figures if (figure.metric in DECISIONS) == (protocol == "paper")]
     return [_finding(figure, view, target, protocol, signal, note) for figure in chosen]
 
 
 def _finding(
-    figure: Figure, view: View, target: int | None, protocol: Protocol, signal: str, note: str
+    figure: Measure, view: View, target: int | None, protocol: Protocol, signal: str, note: str
 ) -> Finding:
     return Finding.of(
         "membership",

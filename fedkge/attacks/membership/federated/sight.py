@@ -31,11 +31,11 @@ class Sight:
 
 def targets_in(view: View) -> list[int | None]:
     """Each client whose own rows are there; None for all of them behind the global rows."""
-    own = {handed.client for handed in view.handed}
-    found: list[int | None] = [client for client in sorted(view.last.lee) if client not in own]
-    if view.last.gee is not None or not found:
-        found.append(None)
-    return found
+    colluders = {handed.client for handed in view.handed}
+    targets: list[int | None] = [client for client in sorted(view.last.lee) if client not in colluders]
+    if view.last.gee is not None or not targets:
+        targets.append(None)
+    return targets
 
 
 def sight_of(view: View, target: int | None) -> Sight | str:

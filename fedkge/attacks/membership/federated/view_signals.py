@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedkge.attacks.membership.central.signals import scores
 from fedkge.attacks.membership.federated.relation_fit import fitted_relations
 from fedkge.attacks.membership.federated.sight import Sight
-from fedkge.attacks.membership.guess import Bools, Values
+from fedkge.attacks.membership.guesses import Bools, Values
 from fedkge.attacks.view import UNKNOWN, Rows, View
 from fedkge.client.models import MODELS
 
@@ -35,60 +35,54 @@ class Named:
             *filter(None, [sight.mean]),
             *(rows for step in sight.steps for rows in step),
         ]:
-            fine &= (_places(rows, self.entities) != UNKNOWN).all(axis=1)
+            fine &= (rows.rows_of(self.entities) != UNKNOWN).all(axis=1)
         if sight.relation is not None:
-            fine &= _places(sight.relation, self.relations) != UNKNOWN
+            fine &= sight.relation.rows_of(self.relations) != UNKNOWN
         return fine
 
     def among(self, chosen: Bools) -> Named:
         return Named(self.entities[chosen], self.relations[chosen], self.kinds[chosen])
 
-    def scores(self, view: View, entity: Rows, relation: NDArray[np.float32], places: Ids) -> Values:
-        """Under some entity rows; `places` are the relations' rows."""
-        head, tail = _places(entity, self.entities).T
+    def scores(self, view: View, entity: Rows, relation: NDArray[np.float32], relation_rows: Ids) -> Values:
+        """Under some entity rows; `relation_rows` (n,) are those of the triples' relations."""
+        head, tail = entity.rows_of(self.entities).T
         model = MODELS[view.model.name].of_rows(view.model, _plain(entity.values), _plain(relation))
-        return scores(model, np.stack([head, places, tail], axis=1))
+        return scores(model, np.stack([head, relation_rows, tail], axis=1))
 
 
 def signals_of(view: View, asked: Named, sight: Sight, rng: np.random.Generator) -> dict[str, Values]:
     """Every signal, under the relation rows of the view and under fitted ones."""
-    found: dict[str, Values] = {}
+    signals: dict[str, Values] = {}
     if sight.relation is not None:
-        places = _places(sight.relation, asked.relations)
-        found |= _compared(view, asked, sight, sight.relation.values, places)
+        relation_rows = sight.relation.rows_of(asked.relations)
+        signals |= _compared(view, asked, sight, sight.relation.values, relation_rows)
     if sight.foreign:
-        kinds, places = np.unique(asked.kinds, return_inverse=True)
-        head, tail = _places(sight.entity, asked.entities).T
-        triples = np.stack([head, places, tail], axis=1).astype(np.int32)
+        kinds, relation_rows = np.unique(asked.kinds, return_inverse=True)
+        head, tail = sight.entity.rows_of(asked.entities).T
+        triples = np.stack([head, relation_rows, tail], axis=1).astype(np.int32)
         rows = fitted_relations(view.model, _plain(sight.entity.values), triples, len(kinds), rng)
-        fitted = _compared(view, asked, sight, rows, places)
-        found |= {f"{name} (fitted relations)": value for name, value in fitted.items()}
-    return found
+        fitted = _compared(view, asked, sight, rows, relation_rows)
+        signals |= {f"{name} (fitted relations)": value for name, value in fitted.items()}
+    return signals
 
 
 def _compared(
-    view: View, asked: Named, sight: Sight, relation: NDArray[np.float32], places: Ids
+    view: View, asked: Named, sight: Sight, relation: NDArray[np.float32], relation_rows: Ids
 ) -> dict[str, Values]:
     """The score, and what it is beside other entity rows."""
-    found = {"score": asked.scores(view, sight.entity, relation, places)}
+    signals = {"score": asked.scores(view, sight.entity, relation, relation_rows)}
     if sight.mean is not None:
-        found["score above the mean's"] = found["score"] - asked.scores(view, sight.mean, relation, places)
+        signals["score above the mean's"] = signals["score"] - asked.scores(
+            view, sight.mean, relation, relation_rows
+        )
     if sight.steps:
         gains = [
-            asked.scores(view, stop, relation, places) - asked.scores(view, start, relation, places)
+            asked.scores(view, stop, relation, relation_rows)
+            - asked.scores(view, start, relation, relation_rows)
             for start, stop in sight.steps
         ]
-        found["gain"] = np.mean(gains, axis=0)
-    return found
-
-
-def _places(rows: Rows, names: Ids) -> Ids:
-    """The row of each name, all at once."""
-    size = int(max(names.max(initial=0), rows.names.max(initial=0))) + 2  # the last place is UNKNOWN's
-    places = np.full(size, UNKNOWN, dtype=np.int64)
-    named = rows.names != UNKNOWN
-    places[rows.names[named]] = np.flatnonzero(named)
-    return places[names]
+        signals["gain"] = np.mean(gains, axis=0)
+    return signals
 
 
 def _plain(values: NDArray[np.float32]) -> NDArray[np.float32]:

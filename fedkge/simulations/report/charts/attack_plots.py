@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks import Finding, Truth, View
+from fedkge.attacks.coalition import views_of
 from fedkge.attacks.reconstruction.histograms import ranks_of
 from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.errors import InputError
-from fedkge.experiment import Experiment
+from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.storage import staged, storage_errors
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ _LEAK = "triples recovered, above guessing"
 
 def draw_findings(folder: Path, findings: Sequence[Finding], beside: Iterable[Path] = ()) -> list[Path]:
     """All pictures that these findings give, in the run's folder `plots`."""
-    place = folder / "plots"
-    with storage_errors(place):
-        place.mkdir(exist_ok=True)
-    paths = [draw_leak_ratios(place / "leak-ratio.png", findings)]
+    plots = folder / "plots"
+    with storage_errors(plots):
+        plots.mkdir(exist_ok=True)
+    paths = [draw_leak_ratios(plots / "leak-ratio.png", findings)]
     recorded = RecordedRun(folder)
     colluders = recorded.experiment.adversary.colluders
-    paths.append(draw_ranks(place / "ranks.png", recorded.views(colluders, 1.0), recorded.truth))
+    paths.append(draw_ranks(plots / "ranks.png", views_of(recorded, colluders, 1.0), recorded.truth))
     runs = [folder, *beside]
     if len(runs) > 1:
-        paths.append(draw_utility(place / "privacy-utility.png", runs))
-    if any(_point(each).epsilon is not None for each in runs):
-        paths.append(draw_budgets(place / "epsilon.png", runs))
+        paths.append(draw_utility(plots / "privacy-utility.png", runs))
+    if any(_point(run).epsilon is not None for run in runs):
+        paths.append(draw_budgets(plots / "epsilon.png", runs))
     return paths
 
 
@@ -50,11 +50,10 @@ def draw_leak_ratios(path: Path, findings: Sequence[Finding]) -> Path:
     figure, axes = _figure(2)
     for axis, metric in zip(axes, ("ERR", "TRR"), strict=True):
         lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for each in findings:
-            if each.protocol == "paper" and each.metric == metric and each.value is not None:
-                lines[f"{each.attack}, {each.view}, client {each.target}"].append(
-                    (each.leak_ratio, each.value)
-                )
+        for finding in findings:
+            if finding.protocol == "paper" and finding.metric == metric and finding.value is not None:
+                label = f"{finding.attack}, {finding.view}, client {finding.target}"
+                lines[label].append((finding.leak_ratio, finding.value))
         for label, points in lines.items():
             ratios, values = zip(*sorted(points), strict=True)
             axis.plot(ratios, values, marker="o", label=label)
@@ -69,8 +68,8 @@ def draw_ranks(path: Path, views: Sequence[View], truth: Truth) -> Path:
     figure, axes = _figure(2)
     for axis, kind in zip(axes, ("entity", "relation"), strict=True):
         for view in views:
-            found = [ranks_of(view, truth, target).get(kind) for target in view.targets]
-            known = [ranks for ranks in found if ranks is not None and len(ranks)]
+            ranks = [ranks_of(view, truth, target).get(kind) for target in view.targets]
+            known = [of_target for of_target in ranks if of_target is not None and len(of_target)]
             if known:
                 _histogram(axis, np.concatenate(known), f"{view.name} ({view.adversary})")
         axis.set(xlabel=f"rank of the right {kind}", ylabel="share", xscale="log")
@@ -83,9 +82,9 @@ def draw_utility(path: Path, folders: Sequence[Path]) -> Path:
     """Each attacked run as a point: what its users gain, and what its strongest adversary recovers."""
     figure, (axis,) = _figure(1)
     for point in map(_point, folders):
-        place = (point.leak, point.gain)
-        axis.scatter(*place)
-        axis.annotate(point.label, place, fontsize="x-small", xytext=(4, 4), textcoords="offset points")
+        position = (point.leak, point.gain)
+        axis.scatter(*position)
+        axis.annotate(point.label, position, fontsize="x-small", xytext=(4, 4), textcoords="offset points")
     axis.set(xlabel=_LEAK, ylabel="test MRR", xlim=(0, None))
     return _save(figure, path)
 
@@ -119,29 +118,25 @@ class _Point:
 
 
 def _point(folder: Path) -> _Point:
-    path = folder / "summary.json"
-    if not path.is_file():
+    run = RunFolder.read(folder)
+    if not run.is_finished:
         raise InputError(f"{folder}: no finished run (it has no summary.json); attack a finished run first")
-    summary: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if not summary["leakage"]:
+    if not run.findings:
         raise InputError(f"{folder} was not attacked; run: fedkge attack {folder}")
-    values = [
-        entry["value"] - (entry["baseline"] or 0.0)  # rows that say nothing still name the commonest relation
-        for protocols in summary["leakage"].values()
-        for entries in protocols.values()
-        for entry in entries
-        if entry["metric"] in ("TRR", "recall") and entry["value"] is not None and not entry["granted"]
+    leaks = [
+        finding.value - (finding.baseline or 0.0)  # rows that say nothing still name the commonest relation
+        for finding in run.findings
+        if finding.metric in ("TRR", "recall") and finding.value is not None and not finding.granted
     ]
-    gain, spent = summary["utility"]["test"]["mrr"]["value"], summary["privacy"]["epsilon"]
+    gain, spent = run.summary.number("utility", "test", "mrr", "value"), run.summary.at("privacy", "epsilon")
     epsilon = max(spent.values()) if spent else None  # that of the client who spent most
-    return _Point(_defence(folder), gain, max(values, default=0.0), epsilon)
+    return _Point(_defence(run), gain or 0.0, max(leaks, default=0.0), epsilon)
 
 
-def _defence(folder: Path) -> str:
-    experiment = Experiment.load(folder / "experiment.toml")
-    privacy = experiment.privacy
-    kind = f"SecAgg + {privacy.union} union" if privacy.secure_aggregation else "plain"
-    return f"{experiment.federation.strategy}, {kind}"
+def _defence(run: RunFolder) -> str:
+    privacy = run.experiment.part("privacy")
+    kind = f"SecAgg + {privacy.text('union')} union" if privacy.at("secure_aggregation") else "plain"
+    return f"{run.strategy}, {kind}"
 
 
 def _histogram(axis: Axes, ranks: NDArray[np.int64], label: str) -> None:

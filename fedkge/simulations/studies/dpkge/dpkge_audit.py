@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedkge.attacks.canaries.privacy_audit import Audit, audit
+from fedkge.attacks.canaries.privacy_audit import CanaryAudit, audit
 from fedkge.client.privacy import MECHANISMS
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.simulations.studies.cells import Row, TableCell, Workshop
@@ -60,7 +60,7 @@ def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> 
     return TableCell({"mode": mode, "batch": name, "sigma": sigma, "seed": seed}, measure, f"{canaries}")
 
 
-def _row(found: Audit) -> Row:
+def _row(found: CanaryAudit) -> Row:
     return {
         "attacker": found.attacker,
         "epsilon": found.claimed,

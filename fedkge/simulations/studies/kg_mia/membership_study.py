@@ -12,21 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from fedkge.attacks.membership.central.halves import Answers, Questions, halve
+from fedkge.attacks.membership.central.shadows import Bars
 from fedkge.attacks.membership.central.target import (
     Asked,
-    Recipe,
+    TrainingRecipe,
     ask,
     published_attacks,
     shadow_attacks,
     train_shadows,
 )
-from fedkge.attacks.membership.central.thresholds import Bars
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
-from fedkge.attacks.membership.guess import Guess
+from fedkge.attacks.membership.guesses import DECISIONS, Guess, decision_figures
 from fedkge.attacks.membership.plots import plot_curves
-from fedkge.attacks.membership.scores import figures_of
+from fedkge.attacks.membership.scores import measures_of
 from fedkge.datasets import load_graph
 from fedkge.errors import InputError
 from fedkge.experiment import ModelSettings, TrainingSettings
@@ -141,11 +140,11 @@ def draw_curves(folder: Path, dataset: str, model: str, path: Path, seen: bool =
     plot_curves(dict(sorted(curves.items())), path, f"{dataset}, {model}: {subset}")
 
 
-def recipe_of(model: str, members: int, size: Size, seed: int) -> Recipe:
+def recipe_of(model: str, members: int, size: Size, seed: int) -> TrainingRecipe:
     """How one model is trained, after OpenKE's examples."""
     bilinear = model in ("ComplEx", "DistMult")
     margin = 4.0 if model == "TransH" else 5.0
-    return Recipe(
+    return TrainingRecipe(
         ModelSettings(name=model, dim=size.dim, margin=margin),
         TrainingSettings(
             negatives=size.negatives,
@@ -205,7 +204,7 @@ def _found(
         np.savez_compressed(file, allow_pickle=False, member=answers.member, seen=answers.seen, **certainty)
     rows: dict[tuple[str, str], Row] = {}
     for attack, (guess, bars) in guesses.items():
-        for figure in figures_of(guess, answers, draw(seed, _FIGURES), bars):
+        for figure in measures_of(guess, answers, draw(seed, _FIGURES), bars):
             row = rows.setdefault(
                 (attack, figure.metric),
                 {
