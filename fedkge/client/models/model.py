@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -73,7 +73,7 @@ class Model(ABC):
 
     def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
         self.settings = settings
-        self.options = self._checked_options(settings)
+        self.options = self.options_of(settings)
         self.specs = self.table_specs(settings)
         self.scale = _as_kernels_read(scale)  # (relations,) a positive factor on every score
         self._tensors = {name: _as_kernels_read(array) for name, array in parameters.items()}
@@ -317,7 +317,8 @@ class Model(ABC):
         return np.ones(graph.num_relations, dtype=np.float32)
 
     @classmethod
-    def _checked_options(cls, settings: ModelSettings) -> Settings:
+    def options_of(cls, settings: ModelSettings) -> Any:
+        """The options of its own, an object of the class `Options`."""
         if settings.options and cls.Options is NoOptions:
             raise SettingError(f"model.options.{next(iter(settings.options))}: {cls.__name__} has no options")
         try:
