@@ -223,8 +223,10 @@ def _check_confidential(experiment: Experiment, split: Split) -> None:
 def _check_names(experiment: Experiment) -> None:
     if experiment.federation.strategy not in STRATEGIES:
         raise UnknownNameError("strategy", experiment.federation.strategy, STRATEGIES)
-    if experiment.model.name not in MODELS:
-        raise UnknownNameError("model", experiment.model.name, MODELS)
+    if experiment.engine.name == "inline":
+        MODELS[experiment.model.name]
+    else:
+        MODELS.require_everywhere(experiment.model.name)
     for attack in experiment.adversary.attacks:
         if attack not in ATTACKS:
             raise UnknownNameError("attack", attack, ATTACKS)
