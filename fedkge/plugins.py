@@ -6,7 +6,7 @@ A package adds to a registry by an entry point of the registry's group, such as
     SimplE = "my_package.models:SimplE"
 
 and so the name is known to every process: this one, Ray's workers, Flower's nodes. In a script,
-`MODELS["SimplE"] = SimplE` is known to that script's process alone.
+`MODELS["SimplE"] = SimplE` is known to that script's process alone. A package cannot take one of our names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._local: dict[str, T] = {}  # added by this process
 
     def __getitem__(self, name: str) -> T:
-        if name in self._local:
-            return self._local[name]
+        return self._local[name] if name in self._local else self._shared(name)
+
+    def _shared(self, name: str) -> T:
+        """What a name stands for in every process."""
         if name in self._builtin:
             entry = self._builtin[name]
             if isinstance(entry, str):
                 entry = self._builtin[name] = _imported(entry)
             return entry
         if name in _installed(self.group):
-            return self._loaded(_installed(self.group)[name])
+            return self._loaded(*_installed(self.group)[name])
         raise UnknownNameError(self.kind, name, self)
 
     def __setitem__(self, name: str, value: T) -> None:
@@ -75,21 +77,26 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def require_everywhere(self, name: str) -> T:
         """The value of a name that other processes must find too, for runs that have some."""
         value = self[name]
-        if name in self._local and name not in self._builtin and name not in _installed(self.group):
+        known = name in self._builtin or name in _installed(self.group)
+        if not known or self._shared(name) is not value:
             raise SettingError(
                 f"{self.kind} '{name}' exists in this process alone, and workers of Ray or Flower would not "
                 f'find it; install it with an entry point of group "{self.group}", or use --engine inline'
             )
         return value
 
-    def _loaded(self, entry: EntryPoint) -> T:
+    def _loaded(self, entry: EntryPoint, *others: EntryPoint) -> T:
+        package = _package(entry)
+        if others:
+            packages = " and ".join(map(_package, (entry, *others)))
+            raise InputError(f"{self.kind} '{entry.name}' comes from {packages}; uninstall all but one")
         try:
             return cast(T, entry.load())
         except Exception as error:
-            package = entry.dist.name if entry.dist else "an installed package"
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(
                 f"{self.kind} '{entry.name}' of {package} cannot be imported from {entry.value} "
-                f"({type(error).__name__}: {error}); mend or uninstall {package}"
+                f"({reason}); mend or uninstall {package}"
             ) from error
 
 
@@ -98,6 +105,14 @@ def _imported(target: str) -> T:  # type: ignore[type-var]
     return cast(T, getattr(import_module(module), name))
 
 
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an installed package"
+
+
 @cache
-def _installed(group: str) -> Mapping[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
+def _installed(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """The entry points of a group by name; several where packages disagree on what a name is."""
+    entries: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        entries.setdefault(entry.name, {}).setdefault(entry.value, entry)
+    return {name: tuple(targets.values()) for name, targets in entries.items()}
