@@ -102,7 +102,7 @@ def round_one() -> tuple[np.random.Generator, TrainingSettings, int]:
 
 
 def test_unknown_modes_and_options_are_named(registered) -> None:
-    with pytest.raises(UnknownNameError, match="sond.*Did you mean 'sound'"):
+    with pytest.raises(UnknownNameError, match=r"sond.*Did you mean 'sound'"):
         mechanism_of(DPSettings(mode="sond"))
     with pytest.raises(SettingError, match=r"privacy\.dp\.options\.bond: unknown key; did you mean 'bound'"):
         mechanism_of(DPSettings(mode="tight", options={"bond": 1.0}))
@@ -193,5 +193,5 @@ def test_every_shallow_model_is_accepted(marked) -> None:
 
 
 def test_mechanisms_are_abstract_until_they_draw_and_step() -> None:
-    with pytest.raises(TypeError, match="batches.*step"):
+    with pytest.raises(TypeError, match=r"batches.*step"):
         Mechanism(DPSettings())
