@@ -90,8 +90,11 @@ class PrivacyAccount:
         self.epochs = settings.local_epochs  # in one round
         self._said: set[str] = set()
         self._say(mechanism.check_delta(graph))
-        self.dp = mechanism.calibrated(self.plan, rounds * self.epochs, self.delta)
-        self.mechanism = mechanism_of(self.dp)
+        if dp.target_epsilon is not None:
+            sigma = mechanism.sigma_within(dp.target_epsilon, self.plan, rounds * self.epochs, self.delta)
+            dp = dp.model_copy(update={"sigma": sigma})
+        self.dp = dp
+        self.mechanism = mechanism_of(dp)
         self.cost = self.mechanism.cost(self.plan, self.epochs)  # of one round
         self.charges = self._load()
         self._room: dict[PrivacyLedger, int] = {}

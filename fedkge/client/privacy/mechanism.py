@@ -217,13 +217,10 @@ class Mechanism(ABC):
         steps = epochs * plan.confidential_steps
         return (Event(self.dp.sigma, plan.rate, steps),) if steps else ()
 
-    def calibrated(self, plan: Plan, epochs: int, delta: float) -> DPSettings:
-        """The settings with a σ by which so many epochs stay below `privacy.dp.target_epsilon`."""
+    def sigma_within(self, target: float, plan: Plan, epochs: int, delta: float) -> float:
+        """The `privacy.dp.sigma` by which so many epochs stay below ε = target."""
         steps = epochs * plan.confidential_steps
-        if self.dp.target_epsilon is None or not steps:
-            return self.dp
-        sigma = sigma_for(self.dp.target_epsilon, delta, plan.rate, steps)
-        return self.dp.model_copy(update={"sigma": sigma})
+        return sigma_for(target, delta, plan.rate, steps) if steps else self.dp.sigma
 
     # What it refuses.
 
