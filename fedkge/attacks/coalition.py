@@ -90,28 +90,28 @@ class Coalition:
 
     def uploads(self) -> View:
         """Nothing is protected: each client's rows, by name, in every recorded round."""
-        shots = []
-        for round in self.run.recording.rounds:
-            tables, uploads = self.run.recording.tables(round), self.run.recording.uploads(round)
-            local: dict[str, dict[int, Rows]] = {kind: {} for kind in KINDS}
-            for client, upload in uploads.items():
-                for kind, table in upload.tables.items():
-                    local[kind][client] = self._named(kind, table)
-            whole = {kind: self._named(kind, tables[kind]) if kind in tables else None for kind in KINDS}
-            shots.append(
-                Snapshot(round, whole["entity"], whole["relation"], local["entity"], local["relation"])
-            )
+        shots, recording = [], self.run.recording
+        for round in recording.rounds:
+            local = {
+                client: {
+                    kind: self._named(kind, table)
+                    for kind, table in upload.tables.items()
+                    if kind in self.run.shared
+                }
+                for client, upload in recording.uploads(round).items()
+            }
+            tables = recording.tables(round)
+            whole = {kind: self._named(kind, tables[kind]) for kind in self.run.shared}
+            shots.append(_snapshot(round, whole, local))
         return self._view("uploads", shots, presence=self._presence())
 
     def masked(self) -> View:
         """Secure aggregation: each client's vector as it travelled, read as if it were not masked."""
-        shots = []
-        for round in self.run.recording.rounds:
-            local: dict[str, dict[int, Rows]] = {kind: {} for kind in KINDS}
-            for client, upload in self.run.recording.uploads(round).items():
-                for kind, rows in self._unpacked(round, upload).items():
-                    local[kind][client] = rows
-            shots.append(Snapshot(round, lee=local["entity"], lre=local["relation"]))
+        shots, recording = [], self.run.recording
+        for round in recording.rounds:
+            uploads = recording.uploads(round)
+            local = {client: self._unpacked(round, upload) for client, upload in uploads.items()}
+            shots.append(_snapshot(round, {}, local))
         return self._view("masked uploads", shots, sums_only=True)
 
     def aggregate(self) -> View:
@@ -202,18 +202,19 @@ class Coalition:
         point = FixedPoint(self.run.experiment.privacy.clip, self.run.num_clients)
         start, unpacked = 0, {}
         for kind, table in sorted(self.run.recording.tables(round).items()):
-            values = point.decode(words[start : start + table.rows.size]).reshape(table.rows.shape)
-            unpacked[kind] = Rows(self._row_names[kind][table.ids], values.astype(np.float32), masked=True)
+            if kind in self.run.shared:
+                values = point.decode(words[start : start + table.rows.size]).reshape(table.rows.shape)
+                names = self._row_names[kind][table.ids]
+                unpacked[kind] = Rows(names, values.astype(np.float32), masked=True)
             start += table.rows.size
         return unpacked
 
     def _broadcasts(self) -> list[Snapshot]:
         """The global rows of the coalition's clients: with secure aggregation, initial rows plus offsets."""
-        shots = []
-        for round in self.run.recording.rounds:
-            whole = {kind: self._global(kind, round) for kind in self.run.shared}
-            shots.append(Snapshot(round, whole.get("entity"), whole.get("relation")))
-        return shots
+        return [
+            _snapshot(round, {kind: self._global(kind, round) for kind in self.run.shared}, {})
+            for round in self.run.recording.rounds
+        ]
 
     def _global(self, kind: str, round: int) -> Rows:
         recording = self.run.recording
@@ -293,3 +294,11 @@ class Coalition:
             else {},
             sums_only,
         )
+
+
+def _snapshot(round: int, whole: Mapping[str, Rows], local: Mapping[int, Mapping[str, Rows]]) -> Snapshot:
+    """Global rows by table, and those of each client by table."""
+    lee, lre = (
+        {client: tables[kind] for client, tables in local.items() if kind in tables} for kind in KINDS
+    )
+    return Snapshot(round, whole.get("entity"), whole.get("relation"), lee, lre)

@@ -22,7 +22,7 @@ from fedkge.storage import staged
 
 __all__ = ["KINDS", "RecordedRun", "keep_states"]
 
-KINDS = ("entity", "relation")
+KINDS = ("entity", "relation")  # the tables that views are made of
 
 
 def keep_states(folder: Path, states: Path, num_clients: int) -> None:
@@ -33,7 +33,7 @@ def keep_states(folder: Path, states: Path, num_clients: int) -> None:
         state = files.newest(last)
         if state is None:
             raise InputError(f"{states}: client {number} kept no state of round {last}; run it again")
-        tables = {kind: state.tables[kind] for kind in KINDS}
+        tables = {kind: state.tables[kind] for kind in KINDS if kind in state.tables}
         held = {f"rows.{name}": rows.astype(np.int64) for name, rows in files.load_rows().items()}
         for key, rows in files.load_arrays("holdings").items():
             if key.endswith(".rows"):
@@ -72,21 +72,23 @@ class RecordedRun:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The names of the tables that travel."""
-        return STRATEGIES[self.experiment.federation.strategy].shared
+        """The tables that travel; weights that belong to no label are in no view."""
+        shared = STRATEGIES[self.experiment.federation.strategy].shared
+        return tuple(kind for kind in KINDS if kind in shared)
 
     @property
     def secure(self) -> bool:
         return self.experiment.privacy.secure_aggregation and bool(self.shared)
 
     def state(self, client: int) -> Mapping[str, NDArray[np.float32]]:
-        """A client's tables at the end by name, and `rows.<table>`: the shared row of each of its own."""
+        """A client's tables (labels, width) at the end, and `rows.<table>` (labels,): their shared rows."""
         path = self.folder / "transcript" / "clients" / f"client-{client}.safetensors"
         if not path.is_file():
             raise InputError(
                 f"{path}: the run ended before its clients' states were kept; resume or run again"
             )
-        return load_file(path)
+        absent = {kind: np.zeros((len(self.labels(client, kind)), 0), np.float32) for kind in KINDS}
+        return absent | load_file(path)
 
     def labels(self, client: int, kind: str) -> tuple[str, ...]:
         graph = self.truth.clients[client]

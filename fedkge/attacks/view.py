@@ -101,9 +101,7 @@ class View:
     handed: tuple[Handover, ...] = ()  # by colluders; by itself, if the adversary is a client
     leak_ratio: float = 1.0
     presence: Mapping[str, Mapping[int, Names]] = field(default_factory=dict)  # table -> client -> (k,) names
-    holders: Mapping[str, Names] = field(
-        default_factory=dict
-    )  # table -> (labels,) the number of clients that hold each label
+    holders: Mapping[str, Names] = field(default_factory=dict)  # table -> (labels,) clients behind each
     union: Mapping[str, int] = field(default_factory=dict)  # table -> rows in all, named or not
     sums_only: bool = False  # whether the server saw sums over clients in place of uploads
 

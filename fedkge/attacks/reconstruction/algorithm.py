@@ -1,4 +1,4 @@
-"""Knowledge-graph reconstruction (Algorithm 2 of FedR, Hu et al., 2022): entities, relations, triples.
+"""Knowledge-graph reconstruction (Algorithm 2 of FedR, Zhang et al., 2022): entities, relations, triples.
 
 Everything here works on a View. Which pairs of rows belong together is either granted, as the paper does, or
 found by scoring all pairs.
@@ -105,17 +105,15 @@ def relation_model(view: View) -> tuple[RelationModel, Names]:
     return RelationModel(view.model, values), names
 
 
-def identify(
-    rows: Rows, view: View, *, turn: bool = False, anchors: tuple[Indices, Indices] | None = None
-) -> Identified:
+def identify(rows: Rows, view: View, *, rotate: bool = False) -> Identified:
     """Names for a client's rows: read where they came with it, else the nearest row of the colluders' pool.
 
-    `turn` first superposes the two spaces; `anchors`, both (k,), are rows and pool rows of the same elements.
+    `rotate` first superposes the two spaces.
     """
-    if len(rows) and (rows.names != UNKNOWN).all() and not turn:
+    if len(rows) and (rows.names != UNKNOWN).all() and not rotate:
         return Identified(rows, rows.names, np.ones(len(rows), dtype=np.float32))
     pool = pool_of(view)
-    moved, still = superpose(rows.values, pool.values, anchors) if turn else (rows.values, pool.values)
+    moved, still = superpose(rows.values, pool.values) if rotate else (rows.values, pool.values)
     matches = nearest(moved, still)
     return Identified(rows, pool.names[matches.indices[:, 0]], matches.similarity[:, 0])
 

@@ -69,22 +69,22 @@ def superpose(
     Without, mutual nearest neighbours serve as anchors, found anew after each turn.
     """
     if anchors is not None:
-        return _turned(rows, pool, anchors)
+        return _rotated(rows, pool, anchors)
     moved, still = rows - rows.mean(axis=0), pool - pool.mean(axis=0)
     for _ in range(_STEPS):
         pairs = mutual(moved, still)
         if len(pairs[0]) < 2:
             break
-        moved, still = _turned(moved, still, pairs)
+        moved, still = _rotated(moved, still, pairs)
     return moved, still
 
 
-def _turned(rows: Values, pool: Values, anchors: tuple[Indices, Indices]) -> tuple[Values, Values]:
+def _rotated(rows: Values, pool: Values, anchors: tuple[Indices, Indices]) -> tuple[Values, Values]:
     here, there = anchors
     moved = rows - rows[here].mean(axis=0)
     still = pool - pool[there].mean(axis=0)
-    turn, _ = orthogonal_procrustes(moved[here].astype(np.float64), still[there].astype(np.float64))
-    return (moved @ turn).astype(np.float32), still
+    rotation, _ = orthogonal_procrustes(moved[here].astype(np.float64), still[there].astype(np.float64))
+    return (moved @ rotation).astype(np.float32), still
 
 
 def _similarities(rows: Values, pool: Values) -> Iterator[tuple[slice, Values]]:

@@ -24,13 +24,13 @@ from fedkge.attacks.view import UNKNOWN, Rows
 __all__ = ["published", "trr_from_err"]
 
 
-def published(assessment: Assessment, truth: Truth, turn: bool) -> None:
-    """ERR and TRR of one client; `turn` superposes the spaces before rows are compared."""
+def published(assessment: Assessment, truth: Truth, rotate: bool) -> None:
+    """ERR and TRR of one client; `rotate` superposes the spaces before rows are compared."""
     try:
         if assessment.view.last.gee is not None:
             _table_1(assessment, truth)
         else:
-            _table_4(assessment, truth, local_rows(assessment.view, assessment.target), turn)
+            _table_4(assessment, truth, local_rows(assessment.view, assessment.target), rotate)
     except ImpossibleError as error:
         assessment.impossible("ERR", str(error))
         assessment.impossible("TRR", str(error))
@@ -52,10 +52,10 @@ def _table_1(assessment: Assessment, truth: Truth) -> None:
     _trr(assessment, truth, identified, row_of)
 
 
-def _table_4(assessment: Assessment, truth: Truth, rows: Rows, turn: bool) -> None:
+def _table_4(assessment: Assessment, truth: Truth, rows: Rows, rotate: bool) -> None:
     """FedR: ERR counts rows whose nearest colluder's row is their own; TRR divides these by the triples."""
     view, target = assessment.view, assessment.target
-    identified = identify(replace(rows, names=np.full(len(rows), UNKNOWN)), view, turn=turn)
+    identified = identify(replace(rows, names=np.full(len(rows), UNKNOWN)), view, rotate=rotate)
     right = right_names(view, truth, rows, target)
     hits = int(((identified.names == right) & (right != UNKNOWN)).sum())
     graph = truth.clients[target]

@@ -55,7 +55,7 @@ SHUFFLES = 10
 ANCHORS = 500  # fewer than a few times the dimensions leave the rotation open
 
 
-def rigorous(assessment: Assessment, truth: Truth, rng: np.random.Generator, turn: bool) -> None:
+def rigorous(assessment: Assessment, truth: Truth, rng: np.random.Generator, rotate: bool) -> None:
     """Entities and triples of one client, from every kind of row that the view has."""
     view, target = assessment.view, assessment.target
     sources: dict[str, Callable[[], Rows]] = {
@@ -66,7 +66,7 @@ def rigorous(assessment: Assessment, truth: Truth, rng: np.random.Generator, tur
         reasons = []
         for source, rows_of in sources.items():
             try:
-                part(replace(assessment, source=source), truth, rows_of(), rng, turn)
+                part(replace(assessment, source=source), truth, rows_of(), rng, rotate)
             except ImpossibleError as error:
                 reasons.append(str(error))
         if len(reasons) == len(sources):  # not by any kind of row
@@ -81,7 +81,9 @@ def rigorous(assessment: Assessment, truth: Truth, rng: np.random.Generator, tur
 # Entities.
 
 
-def _entities(assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.Generator, turn: bool) -> None:
+def _entities(
+    assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.Generator, rotate: bool
+) -> None:
     if (rows.names != UNKNOWN).all() and not rows.masked:
         held(assessment, truth, "entity")
         return
@@ -89,9 +91,9 @@ def _entities(assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.G
     right = right_names(assessment.view, truth, rows, assessment.target)
     pool_rows = _right_rows(assessment.view, right)  # (colluders, n) where the pool has the right answer
     common = np.flatnonzero((pool_rows != UNKNOWN).any(axis=0))
-    moved, still = superpose(rows.values, pool.values) if turn else (rows.values, pool.values)
+    moved, still = superpose(rows.values, pool.values) if rotate else (rows.values, pool.values)
     _aligned(assessment, truth, moved, still, pool_rows)
-    if turn and len(common) > 2 * ANCHORS:
+    if rotate and len(common) > 2 * ANCHORS:
         known = rng.permutation(common)[:ANCHORS]
         moved, still = superpose(rows.values, pool.values, (known, pool_rows[:, known].max(axis=0)))
         free = np.setdiff1d(np.arange(len(rows)), known)
@@ -175,11 +177,13 @@ class Case:
         return replace(self, identified=replace(self.identified, rows=dealt))
 
 
-def _triples(assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.Generator, turn: bool) -> None:
+def _triples(
+    assessment: Assessment, truth: Truth, rows: Rows, rng: np.random.Generator, rotate: bool
+) -> None:
     view, target = assessment.view, assessment.target
     model, names = relation_model(view)
     unnamed = bool((rows.names == UNKNOWN).any())
-    identified = identify(rows, view, turn=turn and unnamed)
+    identified = identify(rows, view, rotate=rotate and unnamed)
     row_of = positions(view, truth, identified, target)
     pairs = true_pairs(truth, target, row_of)
     if len(pairs) == 0:

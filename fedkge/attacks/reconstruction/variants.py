@@ -21,16 +21,16 @@ class Reconstruction(Attack):
     """Entities by cosine, relations by inverting the query, triples from both (Algorithm 2 of FedR)."""
 
     name: ClassVar[str] = "reconstruction"
-    turns: ClassVar[bool] = False  # whether two embedding spaces are superposed before rows are compared
+    rotates: ClassVar[bool] = False  # whether two embedding spaces are superposed before rows are compared
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
         findings: list[Finding] = []
         for target in view.targets:
             assessment = Assessment(self.name, protocol, view, target, findings)
             if protocol == "paper":
-                published(assessment, truth, self.turns)
+                published(assessment, truth, self.rotates)
             else:
-                rigorous(assessment, truth, rng, self.turns)
+                rigorous(assessment, truth, rng, self.rotates)
         return findings
 
 
@@ -38,4 +38,4 @@ class Procrustes(Reconstruction):
     """Reconstruction after superposing the two embedding spaces, a stronger attacker than the paper's."""
 
     name = "procrustes"
-    turns = True
+    rotates = True

@@ -16,7 +16,7 @@ from fedkge.attacks.membership.federated.games import Game, game_about
 from fedkge.attacks.membership.federated.sight import sight_of, targets_in
 from fedkge.attacks.membership.federated.view_signals import Named, signals_of
 from fedkge.attacks.membership.guesses import DECISIONS, Guess, loss_attack
-from fedkge.attacks.membership.scores import Measure, measures_of
+from fedkge.attacks.membership.scores import measures_of
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, View
 
@@ -99,27 +99,23 @@ def findings_of(
     note: str,
 ) -> list[Finding]:
     """The published figures, or the curve's on every subset."""
-    figures = measures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
-    chosen = [figure for figure in figures if (figure.metric in DECISIONS) == (protocol == "paper")]
-    return [_finding(figure, view, target, protocol, signal, note) for figure in chosen]
-
-
-def _finding(
-    figure: Measure, view: View, target: int | None, protocol: Protocol, signal: str, note: str
-) -> Finding:
-    return Finding.of(
-        "membership",
-        protocol,
-        view,
-        target,
-        figure.metric,
-        figure.value,
-        regime=f"{signal}, {SUBSETS[figure.subset]}",
-        interval=figure.interval,
-        baseline=CHANCE.get(figure.metric),
-        count=figure.members + figure.others,
-        note=note,
-    )
+    return [
+        Finding.of(
+            "membership",
+            protocol,
+            view,
+            target,
+            measure.metric,
+            measure.value,
+            regime=f"{signal}, {SUBSETS[measure.subset]}",
+            interval=measure.interval,
+            baseline=CHANCE.get(measure.metric),
+            count=measure.members + measure.others,
+            note=note,
+        )
+        for measure in measures_of(guess, game.answers, rng, ends=game.triples[:, [0, 2]])
+        if (measure.metric in DECISIONS) == (protocol == "paper")
+    ]
 
 
 def _named(view: View, truth: Truth, game: Game) -> Named:
