@@ -22,7 +22,10 @@ PAGES = {
     "CITATION.cff": "CITATION.cff",
     "LICENSE": "LICENSE.txt",
 }
-SECTIONS = {"A tour of five minutes": "tour.md", "Many machines": "deployment.md"}  # of README, pages of their own
+SECTIONS = {
+    "A tour of five minutes": "tour.md",
+    "Many machines": "deployment.md",
+}  # of README, pages of their own
 LINK = re.compile(r"(\]\()([^)#:\s]+)([^)]*\))")
 
 

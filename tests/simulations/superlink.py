@@ -79,7 +79,7 @@ def run_on_loopback(
 ) -> dict[str, Any]:
     """The summary of a run over SuperNodes that each know their own data, and their own keys if given.
 
-    Patience, in seconds, is there to end what hangs: a run takes half a minute, and ten times that on a busy machine.
+    Patience, in seconds, ends what hangs: a run takes half a minute, and many times that on a busy machine.
     """
     env = {
         **os.environ,
