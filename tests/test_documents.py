@@ -188,11 +188,25 @@ def test_the_commands_of_a_document_run(name: str, toured: list[dict[str, object
     follow(ROOT / name)
 
 
+def check_diff(diff: str) -> None:
+    """A change of a file is one of the file as it is: what the change leaves stands there, line by line."""
+    (path,) = re.findall(r"^--- a/(.+)$", diff, re.MULTILINE)
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    for hunk in diff.split("@@\n")[1:]:
+        kept = [line[1:] for line in hunk.splitlines() if line[0] in " -"]
+        starts = [at for at, line in enumerate(lines) if line == kept[0]]
+        assert any(lines[at : at + len(kept)] == kept for at in starts), hunk
+
+
 @pytest.mark.parametrize("title", EXTENSIONS)
 def test_the_example_of_an_extension_runs(title: str, toured: list[dict[str, object]]) -> None:
-    for block in blocks_of(EXTENDING, sections_of(EXTENDING)[title]):
+    blocks = blocks_of(EXTENDING, sections_of(EXTENDING)[title])
+    assert {block.language for block in blocks} <= {"python", "diff"}
+    for block in blocks:
         if block.language == "python":
             run_python(block.text)
+        else:
+            check_diff(block.text)
 
 
 def test_each_of_the_twelve_extensions_touches_two_files_at_most() -> None:
