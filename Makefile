@@ -4,17 +4,21 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 export FLWR_TELEMETRY_ENABLED := 0
+export NO_MKDOCS_2_WARNING := 1
 ifneq ($(wildcard ../shared/data/.),)
 export FEDKGE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check docs bench clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.4 --out demo
 
 test: $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+test-all: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.ready
@@ -22,6 +26,10 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory docs
+
+docs: $(VENV)/.ready
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.ready
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
@@ -34,4 +42,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""What the README and docs/ tell people to type: commands and Python in blocks, and commands in passing."""
+"""What the documents say: commands and Python in blocks, commands within sentences, links, headings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["DOCUMENTS", "README", "ROOT", "Block", "blocks_of", "spans_of"]
+__all__ = [
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "DOCUMENTS",
+    "EXTENDING",
+    "README",
+    "ROOT",
+    "Block",
+    "anchors_of",
+    "blocks_of",
+    "links_of",
+    "sections_of",
+    "spans_of",
+]
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
+EXTENDING = ROOT / "docs" / "extending.md"
+DOCUMENTS = [README, CONTRIBUTING, ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`((?:fedkge|make|python) [^`]+)`")
 _HEREDOC = re.compile(r"<<'(\w+)'$")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,23 +60,43 @@ def _commands(lines: Iterator[str]) -> Iterator[str]:
         command = line
         while command.endswith("\\"):
             command += "\n" + next(lines)
-        if found := _HEREDOC.search(command):
+        if heredoc := _HEREDOC.search(command):
             for inner in lines:
                 command += "\n" + inner
-                if inner == found[1]:
+                if inner == heredoc[1]:
                     break
         if command.strip():
             yield command
 
 
-def blocks_of(document: Path) -> list[Block]:
-    return [
-        Block(document, language, text)
-        for language, text in _FENCE.findall(document.read_text(encoding="utf-8"))
-    ]
+def blocks_of(document: Path, text: str | None = None) -> list[Block]:
+    """The blocks of a document, or of a part of its text."""
+    text = document.read_text(encoding="utf-8") if text is None else text
+    return [Block(document, language, code) for language, code in _FENCE.findall(text)]
+
+
+def sections_of(document: Path) -> dict[str, str]:
+    """The text below each heading of the second level."""
+    _, *parts = _SECTION.split(document.read_text(encoding="utf-8"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def spans_of(document: Path) -> list[str]:
     """Commands within sentences."""
-    prose = _FENCE.sub("", document.read_text(encoding="utf-8"))
-    return [" ".join(span.split()) for span in _SPAN.findall(prose)]
+    return [" ".join(span.split()) for span in _SPAN.findall(_prose(document))]
+
+
+def links_of(document: Path) -> list[tuple[str, str]]:
+    """Files that it links to, relative to it, with the anchor or ""; an empty file is itself."""
+    targets = [target for target in _LINK.findall(_prose(document)) if ":" not in target]
+    return [(file, anchor) for file, _, anchor in (target.partition("#") for target in targets)]
+
+
+def anchors_of(document: Path) -> set[str]:
+    """The anchors of its headings, as GitHub and the site make them."""
+    headings = (heading.lower() for heading in _HEADING.findall(_prose(document)))
+    return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in headings}
+
+
+def _prose(document: Path) -> str:
+    return _FENCE.sub("", document.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What the README and docs/ tell people to type works: run word for word, or parsed where it takes long."""
+"""What the documents tell people to type works: run word for word, or parsed where it takes long."""
 
 from __future__ import annotations
 
@@ -11,22 +11,38 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 import pytest
 import typer
+from packaging.version import Version
 from typer.testing import CliRunner
 
+import fedkge
 from fedkge.attacks import ATTACKS
 from fedkge.client.models import MODELS
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
-from fedkge.server.strategy import STRATEGIES
+from fedkge.plugins import Registry
 from fedkge.simulations.cli.main import app
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.studies import RECIPES
-from tests.documents import DOCUMENTS, README, ROOT, blocks_of, spans_of
+from fedkge.strategy import STRATEGIES
+from tests.documents import (
+    CHANGELOG,
+    CONTRIBUTING,
+    DOCUMENTS,
+    EXTENDING,
+    README,
+    ROOT,
+    anchors_of,
+    blocks_of,
+    links_of,
+    sections_of,
+    spans_of,
+)
 
 BIN = Path(sys.executable).parent
 
@@ -42,6 +58,10 @@ PARSED_ONLY = (
 LONGEST_EXAMPLE = 29  # lines
 
 NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
+FOLLOWED = [
+    name for name, document in zip(NAMES, DOCUMENTS, strict=True) if document not in (README, EXTENDING)
+]
+EXTENSIONS = [title for title, text in sections_of(EXTENDING).items() if "**Touches:**" in text]
 
 
 def is_parsed_only(command: str) -> bool:
@@ -87,41 +107,42 @@ def follow(document: Path) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder to work in, and registries that forget what examples put into them."""
     folder, before = tmp_path_factory.mktemp("reader"), Path.cwd()
-    known = [(registry, dict(registry)) for registry in (MODELS, STRATEGIES, ATTACKS)]
+    registries: list[Registry[Any]] = [MODELS, STRATEGIES, ATTACKS]
+    known = [set(registry) for registry in registries]
     (folder / "docs").mkdir()
     os.chdir(folder)
     yield folder
     os.chdir(before)
-    for registry, names in known:
-        registry.clear()
-        registry.update(names)
+    for registry, names in zip(registries, known, strict=True):
+        for name in set(registry) - names:
+            del registry[name]
 
 
 @pytest.fixture(scope="module")
-def toured(place: Path) -> list[dict[str, object]]:
+def toured(reader: Path) -> list[dict[str, object]]:
     """The README from top to bottom, once."""
     return follow(README)
 
 
-def test_the_tour_leaves_what_it_speaks_of(toured: list[dict[str, object]], place: Path) -> None:
+def test_the_tour_leaves_what_it_speaks_of(toured: list[dict[str, object]], reader: Path) -> None:
     for folder in ("first", "open", "protected", "mine", "python", "cautious"):
-        assert (place / "runs" / folder / "summary.json").is_file(), folder
-    assert (place / "runs" / "compared" / "report.html").is_file()
-    assert "TRR" in (place / "runs" / "open" / "findings.csv").read_text(encoding="utf-8")
+        assert (reader / "runs" / folder / "summary.json").is_file(), folder
+    assert (reader / "runs" / "compared" / "report.html").is_file()
+    assert "TRR" in (reader / "runs" / "open" / "findings.csv").read_text(encoding="utf-8")
 
 
-def test_the_picture_of_the_readme_can_be_drawn_again(toured: list[dict[str, object]], place: Path) -> None:
+def test_the_picture_of_the_readme_can_be_drawn_again(toured: list[dict[str, object]], reader: Path) -> None:
     draw = runpy.run_path(str(ROOT / "docs" / "draw_result.py"))["draw"]
-    for path in (place / "one.svg", place / "two.svg"):
-        draw(place / "runs" / "compared", path)
-    drawn = (place / "one.svg").read_text(encoding="utf-8")
+    for path in (reader / "one.svg", reader / "two.svg"):
+        draw(reader / "runs" / "compared", path)
+    drawn = (reader / "one.svg").read_text(encoding="utf-8")
     words = ("Local", "FedE", "FedR", "gain: test MRR", "sends no rows", "not attacked")
     assert all(f"<!-- {name} -->" in drawn for name in words)
     assert "<!-- not possible -->" not in drawn
-    assert drawn == (place / "two.svg").read_text(encoding="utf-8")
+    assert drawn == (reader / "two.svg").read_text(encoding="utf-8")
 
 
 def test_the_model_of_the_readme_trains_and_ranks(toured: list[dict[str, object]]) -> None:
@@ -132,52 +153,73 @@ def test_the_model_of_the_readme_trains_and_ranks(toured: list[dict[str, object]
     assert model.scores_of(h, r, t).mean() > model.scores_of(h, r, swapped).mean()
     untrained = example["build_model"](model.settings, graph, seed=0)
     judge = example["evaluate"], example["EvaluationSettings"]()
-    before, after = (judge[0](each, graph, "test", judge[1]).metrics["mrr"] for each in (untrained, model))
+    before, after = (judge[0](a, graph, "test", judge[1]).metrics["mrr"] for a in (untrained, model))
     assert after > before + 0.1
     head, tail = model.query_head(model.entity[t], model.relation[r]), model.entity[h]
     np.testing.assert_allclose((head * tail).sum(-1).numpy(), model.scores_of(h, r, t), rtol=1e-4, atol=1e-5)
 
 
 def test_the_strategy_of_the_readme_merges_in_its_own_way(
-    toured: list[dict[str, object]], place: Path
+    toured: list[dict[str, object]], reader: Path
 ) -> None:
-    experiment = Experiment.load(place / "runs" / "cautious" / "experiment.toml")
+    experiment = Experiment.load(reader / "runs" / "cautious" / "experiment.toml")
     assert experiment.federation.strategy == "CautiousFedE"
-    run(experiment.override(["federation.strategy=FedE"]), place / "runs" / "plain")
+    run(experiment.override(["federation.strategy=FedE"]), reader / "runs" / "plain")
     losses = [
-        (place / "runs" / name / "metrics.csv").read_text(encoding="utf-8") for name in ("cautious", "plain")
+        (reader / "runs" / name / "metrics.csv").read_text(encoding="utf-8") for name in ("cautious", "plain")
     ]
     assert losses[0] != losses[1]
-
-
-def test_a_strategy_that_merges_by_itself_is_refused_where_it_would_be_passed_over(
-    toured: list[dict[str, object]], place: Path
-) -> None:
-    experiment = Experiment.load(Path("tour.toml")).override(["federation.strategy=CautiousFedE"])
-    with pytest.raises(SettingError, match="has its own aggregate_train, which cannot act on sums"):
-        run(experiment, place / "runs" / "refused")
-    assert not (place / "runs" / "refused").exists()
 
 
 def test_the_attack_of_the_readme_finds_something_in_a_recorded_view(toured: list[dict[str, object]]) -> None:
     example = next(names for names in toured if "Activity" in names)
     attack_run = example["attack_run"]
-    found = attack_run(Path("runs/open"), ["activity"], ["rigorous"])
-    assert {(each.adversary, each.target) for each in found} >= {("server", 0), ("server", 1), ("server", 2)}
-    assert all(0.7 < each.value < 0.8 for each in found)
+    findings = attack_run(Path("runs/open"), ["activity"], ["rigorous"])
+    attacked = {(finding.adversary, finding.target) for finding in findings}
+    assert attacked >= {("server", 0), ("server", 1), ("server", 2)}
+    assert all(0.7 < finding.value < 0.8 for finding in findings)
     masked = attack_run(Path("runs/protected"), ["activity"], ["rigorous"])
-    assert {each.target for each in masked} == {1, 2}  # the server alone knows no labels
-    assert all(abs(each.value) < 0.4 for each in masked)  # over 130 entities: four standard deviations
+    assert {finding.target for finding in masked} == {1, 2}  # the server alone knows no labels
+    assert all(abs(finding.value) < 0.4 for finding in masked)  # over 130 entities: four standard deviations
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("name", FOLLOWED)
 def test_the_commands_of_a_document_run(name: str, toured: list[dict[str, object]]) -> None:
     follow(ROOT / name)
 
 
-def test_examples_are_short() -> None:
-    lengths = [len(block.text.splitlines()) for block in blocks_of(README) if block.language == "python"]
-    assert len(lengths) == 4
+def check_diff(diff: str) -> None:
+    """A change of a file is one of the file as it is: what the change leaves stands there, line by line."""
+    (path,) = re.findall(r"^--- a/(.+)$", diff, re.MULTILINE)
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    for hunk in diff.split("@@\n")[1:]:
+        kept = [line[1:] for line in hunk.splitlines() if line[0] in " -"]
+        starts = [at for at, line in enumerate(lines) if line == kept[0]]
+        assert any(lines[at : at + len(kept)] == kept for at in starts), hunk
+
+
+@pytest.mark.parametrize("title", EXTENSIONS)
+def test_the_example_of_an_extension_runs(title: str, toured: list[dict[str, object]]) -> None:
+    blocks = blocks_of(EXTENDING, sections_of(EXTENDING)[title])
+    assert {block.language for block in blocks} <= {"python", "diff"}
+    for block in blocks:
+        if block.language == "python":
+            run_python(block.text)
+        else:
+            check_diff(block.text)
+
+
+def test_each_of_the_twelve_extensions_touches_two_files_at_most() -> None:
+    assert len(EXTENSIONS) == 12
+    touched = re.findall(r"^\*\*Touches:\*\* (\w+) files?\b", EXTENDING.read_text("utf-8"), re.MULTILINE)
+    assert len(touched) == 12
+    assert set(touched) <= {"one", "two"}
+
+
+@pytest.mark.parametrize("document", [README, EXTENDING], ids=lambda path: path.name)
+def test_examples_are_short(document: Path) -> None:
+    lengths = [len(block.text.splitlines()) for block in blocks_of(document) if block.language == "python"]
+    assert len(lengths) >= 4
     assert max(lengths) <= LONGEST_EXAMPLE
 
 
@@ -205,6 +247,8 @@ def check(command: str) -> None:
             assert context.params["name"] in RECIPES
     elif program == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    elif program == "python" and words[1:3] == ["-m", "pytest"]:
+        assert all((ROOT / path).exists() for path in words[3:]), command
     elif program == "python":
         script = ROOT / (words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1])
         assert script.is_file(), script
@@ -249,7 +293,8 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 
 @pytest.mark.parametrize("pattern", PARSED_ONLY)
 def test_nothing_is_excused_from_running_that_no_document_has(pattern: str) -> None:
-    commands = [command for each in DOCUMENTS for block in blocks_of(each) for command in block.commands]
+    blocks = [block for document in DOCUMENTS for block in blocks_of(document)]
+    commands = [command for block in blocks for command in block.commands]
     assert any(re.match(pattern, command) for command in commands)
 
 
@@ -262,8 +307,34 @@ def test_no_command_hides_in_an_indented_block(name: str) -> None:
     assert not re.search(r"^    (fedkge|python|make|flwr|flower-\w+|ray) ", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, CHANGELOG.name])
 def test_links_lead_somewhere(name: str) -> None:
     document = ROOT / name
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), f"{name}: {target}"
+    for file, anchor in links_of(document):
+        target = document.parent / file if file else document
+        assert target.exists(), f"{name}: {file}"
+        assert not anchor or anchor in anchors_of(target), f"{name}: {file}#{anchor}"
+
+
+def test_an_anchor_is_made_as_on_github(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Keys, `K` and masks\n\n```sh\n# no heading\n```\n\n## R2.5: who – what?\n", encoding="utf-8"
+    )
+    assert anchors_of(page) == {"keys-k-and-masks", "r25-who--what"}
+
+
+def test_contributors_are_told_of_every_target_of_make() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    blocks = [command for block in blocks_of(CONTRIBUTING) for command in block.commands]
+    told = {
+        words_of(command)[1] for command in [*blocks, *spans_of(CONTRIBUTING)] if command.startswith("make ")
+    }
+    assert told == set(targets.split())
+
+
+def test_the_changelog_begins_with_the_newest_version() -> None:
+    versions = re.findall(r"^## (\S+) ", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
+    assert versions == sorted(set(versions), key=Version, reverse=True)
+    assert fedkge.__version__ in versions

@@ -42,7 +42,7 @@ def running(command: list[str], env: dict[str, str], log: Path) -> Iterator[None
     finally:
         os.killpg(process.pid, 15)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.wait()
@@ -75,9 +75,12 @@ def run_on_loopback(
     work: Path,
     *,
     keys: Sequence[Path] = (),
-    patience: float = 240.0,
+    patience: float = 1200.0,
 ) -> dict[str, Any]:
-    """The summary of a run over SuperNodes that each know their own data, and their own keys if given."""
+    """The summary of a run over SuperNodes that each know their own data, and their own keys if given.
+
+    Patience, in seconds, ends what hangs: a run takes half a minute, and many times that on a busy machine.
+    """
     env = {
         **os.environ,
         "FLWR_HOME": str(work / "home"),
