@@ -321,7 +321,9 @@ class AdversarySettings(Settings):
     attacks: tuple[str, ...] = Field(
         default=(), strict=False, description="run at the end: `fedkge list attacks`"
     )
-    options: dict[str, dict[str, Any]] = Field(default={})  # attack → the options of its own schema
+    options: dict[str, dict[str, Any]] = Field(
+        default={}, description="by the name of an attack: what it takes beyond these, as it says"
+    )
 
 
 class EngineSettings(Settings):

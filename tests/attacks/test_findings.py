@@ -62,17 +62,17 @@ def test_a_summary_of_another_version_gives_what_it_has() -> None:
 
 
 def test_the_worst_finding_is_the_surest_excess_over_guessing() -> None:
-    def found(protocol: str, metric: str, value: float, low: float, baseline: float) -> Finding:
+    def finding(protocol: str, metric: str, value: float, low: float, baseline: float) -> Finding:
         return Finding("a", protocol, "v", "server", "", 1.0, 1, "", metric, value, low, 1.0, baseline)
 
-    wide = found("rigorous", "recall", 0.9, 0.2, 0.1)
-    sure = found("rigorous", "recall", 0.5, 0.45, 0.1)
-    assert worst([wide, sure, found("paper", "ERR", 1.0, 1.0, 0.0), IMPOSSIBLE]) is sure
+    wide = finding("rigorous", "recall", 0.9, 0.2, 0.1)
+    sure = finding("rigorous", "recall", 0.5, 0.45, 0.1)
+    assert worst([wide, sure, finding("paper", "ERR", 1.0, 1.0, 0.0), IMPOSSIBLE]) is sure
     assert (
-        worst([found("rigorous", "precision", 1.0, 1.0, 0.0)]) is None
+        worst([finding("rigorous", "precision", 1.0, 1.0, 0.0)]) is None
     )  # says how sure claims are, not how many
     assert not sure.is_at_chance
-    assert found("rigorous", "recall", 0.2, 0.1, 0.1).is_at_chance
+    assert finding("rigorous", "recall", 0.2, 0.1, 0.1).is_at_chance
     below = Finding("a", "paper", "v", "server", "", 1.0, 1, "", "auc", 0.2, 0.1, 0.3, 0.5)
     assert below.is_at_chance  # guessing does better …
     assert not below.includes_guessing  # … which itself tells something
