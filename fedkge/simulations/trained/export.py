@@ -51,10 +51,10 @@ def _write_tsv(trained: Trained, folder: Path) -> None:
 
 def _write_pykeen(trained: Trained, folder: Path) -> None:
     """client-N/trained_model.pkl and client-N/training_triples, as PyKEEN saves and documents them."""
-    own = folder / f"client-{trained.client}"
-    own.mkdir()
-    torch.save(pykeen_model(trained.model, trained.graph), own / "trained_model.pkl")
-    pykeen_triples(trained.graph).to_path_binary(own / "training_triples")
+    target = folder / f"client-{trained.client}"
+    target.mkdir()
+    torch.save(pykeen_model(trained.model, trained.graph), target / "trained_model.pkl")
+    pykeen_triples(trained.graph).to_path_binary(target / "training_triples")
 
 
 FORMATS: dict[str, Callable[[Trained, Path], None]] = {

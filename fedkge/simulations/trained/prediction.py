@@ -95,10 +95,10 @@ def _scores(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> Fl
 def _known(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> dict[int, str]:
     """Entities with which the client states the triple, and in which split first."""
     fixed, open_place = (0, 2) if asks_tail else (2, 0)
-    found: dict[int, str] = {}
+    known: dict[int, str] = {}
     for split in SPLITS:
         triples = trained.graph[split]
         stated = triples[(triples[:, fixed] == anchor) & (triples[:, 1] == relation), open_place]
         for entity in stated.tolist():
-            found.setdefault(entity, split)
-    return found
+            known.setdefault(entity, split)
+    return known

@@ -79,7 +79,7 @@ class Described(TransE):
         return {"map": (graph.features["entity"].shape[1], settings.dim)}
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
-        return {"features": torch.from_numpy(graph.features["entity"])}
+        return {"features": torch.tensor(graph.features["entity"])}
 
     def encode(self) -> Encoded:
         return Encoded(self["features"] @ self["map"], self["relation"])
@@ -189,7 +189,7 @@ def test_an_option_of_a_model_is_checked_by_its_own_schema() -> None:
         ConvKB.build(ModelSettings(dim=4, options={"filter": 7}), nations(), 0)
     with pytest.raises(SettingError, match=r"^model\.options\.filters: expected a whole number, not 'x'"):
         ConvKB.build(ModelSettings(dim=4, options={"filters": "x"}), nations(), 0)
-    with pytest.raises(SettingError, match=r"^model\.options\.filters: TransE has no options$"):
+    with pytest.raises(SettingError, match=r"^model\.options\.filters: .*TransE"):
         TransE.build(settings, nations(), 0)
 
 
