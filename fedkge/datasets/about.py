@@ -36,8 +36,8 @@ def confirm(split: Split, member: Member) -> Split:
         if about[key] != actual:
             raise DataError(
                 f"{member.origin}: records {key.replace('_', ' ')} {about[key]}, but the files "
-                f"have {actual}: they were changed or lost since; write the split again, or remove this file if that "
-                "is meant"
+                f"have {actual}: they were changed or lost since; write the split again, or remove this file "
+                "if that is meant"
             )
     return replace(split, partition=about["partition"], seed=about["seed"], unassigned=about["unassigned"])
 
