@@ -129,10 +129,10 @@ def siphash(key0: Any, key1: Any, word0: Any, word1: Any) -> Any:
 
 
 @_compiled
-def _position(key0: Any, key1: Any, high: Any, low: Any, place: int, width: Any) -> Any:
-    """The cell of an item in part `place` of the table, which has `width` cells."""
-    spread = siphash(key0, key1, high, low | (np.uint64(place) << _U32))
-    return np.uint64(place) * width + (((spread >> _U32) * width) >> _U32)
+def _position(key0: Any, key1: Any, high: Any, low: Any, part: int, width: Any) -> Any:
+    """The cell of an item in one part of the table, which has `width` cells."""
+    spread = siphash(key0, key1, high, low | (np.uint64(part) << _U32))
+    return np.uint64(part) * width + (((spread >> _U32) * width) >> _U32)
 
 
 @_compiled
@@ -180,8 +180,8 @@ def fill_cells(cells: Any, key0: Any, key1: Any, positions: int, high: Any, low:
         blind = multiply(blinds[i], _U1)
         first = multiply(blind, high[i])
         second = multiply(blind, _with_checksum(key0, key1, high[i], low[i]))
-        for place in range(positions):
-            cell = _position(key0, key1, high[i], low[i], place, width)
+        for part in range(positions):
+            cell = _position(key0, key1, high[i], low[i], part, width)
             cells[0, cell] = _add(cells[0, cell], blind)
             cells[1, cell] = _add(cells[1, cell], first)
             cells[2, cell] = _add(cells[2, cell], second)
@@ -236,8 +236,8 @@ def peel_cells(cells: Any, key0: Any, key1: Any, positions: int, high: Any, low:
                 return -1
             high[count], low[count] = x1, item
             count += 1
-            for place in range(positions):
-                other = _position(key0, key1, x1, item, place, width)
+            for part in range(positions):
+                other = _position(key0, key1, x1, item, part, width)
                 cells[0, other] = _add(cells[0, other], P - weight)
                 cells[1, other] = _add(cells[1, other], P - multiply(weight, x1))
                 cells[2, other] = _add(cells[2, other], P - multiply(weight, x2))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedkge.crypto.kernels import P, absorb_elements, absorb_words
 from fedkge.errors import MessageError
 
-__all__ = ["FIELD61", "FUSED", "RINGS", "WORD32", "Field61", "Ring", "Word32"]
+__all__ = ["FIELD61", "FUSED", "WORD32", "Field61", "Ring", "Word32"]
 
 FUSED = 5  # mask streams added in one call
 _BITS = np.uint64(61)
@@ -106,4 +106,3 @@ class Field61(Ring):
 
 WORD32 = Word32()
 FIELD61 = Field61()
-RINGS: dict[int, Ring] = {ring.code: ring for ring in (WORD32, FIELD61)}

@@ -32,11 +32,12 @@ def write_about(path: Path, split: Split) -> None:
 def confirm(split: Split, member: Member) -> Split:
     """The split with its recorded origin; refused when its files are no longer those that were recorded."""
     about = _read(member)
-    for key, found in (("clients", split.num_clients), ("content_hash", split.content_hash)):
-        if about[key] != found:
+    for key, actual in (("clients", split.num_clients), ("content_hash", split.content_hash)):
+        if about[key] != actual:
             raise DataError(
-                f"{member.origin}: records {key.replace('_', ' ')} {about[key]}, but the files have {found}: "
-                "they were changed or lost since; write the split again, or remove this file if that is meant"
+                f"{member.origin}: records {key.replace('_', ' ')} {about[key]}, but the files "
+                f"have {actual}: they were changed or lost since; write the split again, or remove this file "
+                "if that is meant"
             )
     return replace(split, partition=about["partition"], seed=about["seed"], unassigned=about["unassigned"])
 

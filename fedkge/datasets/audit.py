@@ -254,21 +254,23 @@ def _answered(
 def _among(keys: Keys, ordered: Keys) -> NDArray[np.bool_]:
     if len(ordered) == 0:
         return np.zeros(len(keys), dtype=bool)
-    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-    same: NDArray[np.bool_] = ordered[place] == keys
+    row = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    same: NDArray[np.bool_] = ordered[row] == keys
     return same
 
 
 def _held_by_several(keys: dict[str, list[Keys]], num_clients: int) -> int:
-    own = [distinct(np.concatenate([keys[name][client] for name in SPLITS])) for client in range(num_clients)]
-    ordered = np.sort(np.concatenate(own))
+    client_keys = [
+        distinct(np.concatenate([keys[name][client] for name in SPLITS])) for client in range(num_clients)
+    ]
+    ordered = np.sort(np.concatenate(client_keys))
     return len(distinct(ordered[1:][ordered[1:] == ordered[:-1]]))
 
 
 def _overlap(ids: Sequence[NDArray[np.int64]], size: int) -> tuple[tuple[float, ...], ...]:
     from scipy.sparse import csr_matrix  # takes long to import
 
-    owner = np.repeat(np.arange(len(ids)), [len(own) for own in ids])
+    owner = np.repeat(np.arange(len(ids)), [len(client_ids) for client_ids in ids])
     holds = csr_matrix((np.ones(len(owner)), (owner, np.concatenate(ids))), shape=(len(ids), size))
     common = (holds @ holds.T).toarray()
     sizes = np.diag(common)
@@ -286,23 +288,23 @@ def _relation_pairs(triples: NDArray[np.int64], split: Split) -> list[_Pair]:
     pair_keys = distinct(np.concatenate([straight, reverse]))
 
     def incidence(keys: Keys) -> Any:
-        place = np.searchsorted(pair_keys, keys)
-        matrix = csr_matrix((np.ones(len(keys)), (place, relation)), shape=(len(pair_keys), num_relations))
+        row = np.searchsorted(pair_keys, keys)
+        matrix = csr_matrix((np.ones(len(keys)), (row, relation)), shape=(len(pair_keys), num_relations))
         matrix.data[:] = 1.0  # a repeated triple counts once
         return matrix
 
-    said, reversed_ = incidence(straight), incidence(reverse)
-    sizes = np.asarray(said.sum(axis=0)).ravel()
-    found = []
-    for kind, common in (("duplicate", said.T @ said), ("inverse", said.T @ reversed_)):
+    forward, backward = incidence(straight), incidence(reverse)
+    sizes = np.asarray(forward.sum(axis=0)).ravel()
+    pairs = []
+    for kind, common in (("duplicate", forward.T @ forward), ("inverse", forward.T @ backward)):
         common = common.tocoo()
         for first, second, count in zip(
             common.row.tolist(), common.col.tolist(), common.data.tolist(), strict=True
         ):
             larger, smaller = max(sizes[first], sizes[second]), min(sizes[first], sizes[second])
             if first < second and smaller >= MIN_PAIRS and count / larger >= SAME_PAIRS:
-                found.append(_Pair(kind, first, second, float(count / larger)))
-    return sorted(found, key=lambda pair: (-pair.shared, pair.first, pair.second))
+                pairs.append(_Pair(kind, first, second, float(count / larger)))
+    return sorted(pairs, key=lambda pair: (-pair.shared, pair.first, pair.second))
 
 
 def _degrees(triples: NDArray[np.int64], num_entities: int) -> tuple[tuple[int, int], ...]:

@@ -69,8 +69,8 @@ def load_graph(source: str | Path, columns: str | None = None, header: bool | No
 
 def _load_path(path: Path, layout: Layout) -> KnowledgeGraph | Split:
     """Read a file, folder or archive in any of the formats."""
-    found = members(path)
-    return _read(_bare_name(path), [*found, *_companions(path, found)], layout)
+    contents = members(path)
+    return _read(_bare_name(path), [*contents, *_companions(path, contents)], layout)
 
 
 def _formats(kind: type[Kind]) -> list[Kind]:
@@ -95,23 +95,23 @@ def _exists(text: str) -> bool:
         raise DataError(f"{text}: neither a dataset's name nor a readable path ({reason})") from error
 
 
-def _companions(path: Path, found: Sequence[Member]) -> list[Member]:
+def _companions(path: Path, contents: Sequence[Member]) -> list[Member]:
     """The files that belong to a lone file and lie beside it."""
-    if not path.is_file() or len(found) != 1:
+    if not path.is_file() or len(contents) != 1:
         return []
-    formats = [format for format in _formats(SplitFiles) if found[0].suffix in format.suffixes]
+    formats = [format for format in _formats(SplitFiles) if contents[0].suffix in format.suffixes]
     files = [file for format in formats for file in format.companions(path) if file.is_file()]
     return [member for file in files for member in members(file)]
 
 
-def _read(name: str, found: Sequence[Member], layout: Layout) -> KnowledgeGraph | Split:
+def _read(name: str, contents: Sequence[Member], layout: Layout) -> KnowledgeGraph | Split:
     for format in _formats(SplitFiles):
-        if format.recognises(found):
-            return format.read(found)
-    clients = _client_folders(found)
+        if format.recognises(contents):
+            return format.read(contents)
+    clients = _client_folders(contents)
     if clients:
-        return _read_split(name, found, clients, layout)
-    return _read_graph(name, found, layout)
+        return _read_split(name, contents, clients, layout)
+    return _read_graph(name, contents, layout)
 
 
 def _folded(name: str) -> str:
@@ -126,10 +126,10 @@ def _bare_name(path: Path) -> str:
     return name
 
 
-def _client_folders(found: Sequence[Member]) -> dict[int, list[Member]]:
+def _client_folders(contents: Sequence[Member]) -> dict[int, list[Member]]:
     """Members by client number, where a folder is called client-N."""
     clients: dict[int, list[Member]] = {}
-    for member in found:
+    for member in contents:
         for part in PurePosixPath(member.name).parts[:-1]:
             number = part.removeprefix("client-")
             if number != part and number.isdecimal():
@@ -138,7 +138,7 @@ def _client_folders(found: Sequence[Member]) -> dict[int, list[Member]]:
 
 
 def _read_split(
-    name: str, found: Sequence[Member], clients: Mapping[int, list[Member]], layout: Layout
+    name: str, contents: Sequence[Member], clients: Mapping[int, list[Member]], layout: Layout
 ) -> Split:
     if sorted(clients) != list(range(len(clients))):
         raise DataError(
@@ -147,7 +147,7 @@ def _read_split(
     graphs = [_read_graph(f"client-{n}", clients[n], layout, f"{name}/client-{n}") for n in sorted(clients)]
     readers = _readers()
     inside = {id(member) for group in clients.values() for member in group}
-    outside = [member for member in found if id(member) not in inside]
+    outside = [member for member in contents if id(member) not in inside]
     for member in outside:
         if member.suffix in readers and member.stem.lower() in _SPLIT_OF_STEM:
             _log.warning("%s: left out, because it lies beside client folders", member.origin)
@@ -160,10 +160,10 @@ def _read_split(
     return confirm(split, files["split.json"]) if "split.json" in files else split
 
 
-def _by_name(found: Sequence[Member], names: Sequence[str], origin: str) -> dict[str, Member]:
+def _by_name(contents: Sequence[Member], names: Sequence[str], origin: str) -> dict[str, Member]:
     """The members with one of the names, which none may share."""
     files: dict[str, Member] = {}
-    for member in found:
+    for member in contents:
         name = PurePosixPath(member.name).name
         if name in files:
             raise DataError(f"{origin}: two files for {name}: {files[name].name} and {member.name}; keep one")
@@ -173,28 +173,28 @@ def _by_name(found: Sequence[Member], names: Sequence[str], origin: str) -> dict
 
 
 def _read_graph(
-    name: str, found: Sequence[Member], layout: Layout, origin: str | None = None
+    name: str, contents: Sequence[Member], layout: Layout, origin: str | None = None
 ) -> KnowledgeGraph:
     origin = origin or name
     for format in _formats(GraphFiles):
-        files = _by_name(found, format.names, origin)
+        files = _by_name(contents, format.names, origin)
         if format.names[0] in files:
             return format.read(name, files)
     readers = _readers()
     splits = {
         split: readers[member.suffix].read(member, split, layout)
-        for split, member in _split_members(found, readers, origin).items()
+        for split, member in _split_members(contents, readers, origin).items()
     }
-    files = _by_name(found, _VOCABULARIES, origin)
+    files = _by_name(contents, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
     return KnowledgeGraph.from_labels(name, splits, *vocabulary)
 
 
 def _split_members(
-    found: Sequence[Member], readers: Mapping[str, TripleFile], origin: str
+    contents: Sequence[Member], readers: Mapping[str, TripleFile], origin: str
 ) -> dict[str, Member]:
     """The member of each split; a lone file is all train."""
-    readable = [member for member in found if member.suffix in readers]
+    readable = [member for member in contents if member.suffix in readers]
     by_split: dict[str, Member] = {}
     for member in readable:
         split = _SPLIT_OF_STEM.get(member.stem.lower())
@@ -209,7 +209,7 @@ def _split_members(
         return {split: by_split[split] for split in SPLITS if split in by_split}
     if len(readable) == 1 and not by_split:
         return {"train": readable[0]}
-    names = ", ".join(sorted(member.name for member in found)[:5]) or "nothing"
+    names = ", ".join(sorted(member.name for member in contents)[:5]) or "nothing"
     endings = [suffix for suffix in _suffixes() if suffix != ".txt"]  # which many other files have
     raise DataError(
         f"{origin}: no triples found (it holds {names}); expected train.tsv (and valid.tsv, test.tsv), "
@@ -229,10 +229,10 @@ def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
 
 def _load_embedded(name: str) -> KnowledgeGraph:
     """UMLS, Kinships and Nations, read out of PyKEEN's files without importing it."""
-    found = find_spec("pykeen")
-    if found is None or not found.submodule_search_locations:
+    package = find_spec("pykeen")
+    if package is None or not package.submodule_search_locations:
         raise DataError(f"{name} ships inside PyKEEN, which is not installed; run 'pip install pykeen'")
-    folder = Path(found.submodule_search_locations[0]) / "datasets" / name.lower()
+    folder = Path(package.submodule_search_locations[0]) / "datasets" / name.lower()
     files = [member for member in members(folder) if member.name in ("train.txt", "valid.txt", "test.txt")]
     return _read_graph(name, files, Layout())
 

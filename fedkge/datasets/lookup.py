@@ -42,8 +42,8 @@ class Lookup:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where in `values` the values of each key start and stop (empty for an unknown key)."""
         wanted = entity.astype(np.int64) * self.num_relations + relation
-        place = np.searchsorted(self.keys, wanted)
-        inside = np.minimum(place, max(len(self.keys) - 1, 0))
+        row = np.searchsorted(self.keys, wanted)
+        inside = np.minimum(row, max(len(self.keys) - 1, 0))
         known = self.keys[inside] == wanted if len(self.keys) else np.zeros(len(wanted), dtype=bool)
         starts = np.where(known, self.offsets[inside], 0)
         stops = np.where(known, self.offsets[np.minimum(inside + 1, len(self.keys))], 0)

@@ -88,8 +88,11 @@ class Split:
 
 
 def _numbers(labels: Sequence[str], clients: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
-    number = {label: place for place, label in enumerate(labels)}
-    return [np.fromiter((number[label] for label in own), np.int64, len(own)) for own in clients]
+    number = {label: row for row, label in enumerate(labels)}
+    return [
+        np.fromiter((number[label] for label in client_labels), np.int64, len(client_labels))
+        for client_labels in clients
+    ]
 
 
 def by_appearance(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

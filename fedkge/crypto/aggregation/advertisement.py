@@ -48,13 +48,13 @@ def write_keys(session: bytes, advertisements: Mapping[int, Advertisement]) -> b
 
 
 def read_keys(
-    message: bytes, session: bytes, index: int, roster: Roster, own: Sequence[bytes]
+    message: bytes, session: bytes, index: int, roster: Roster, own_keys: Sequence[bytes]
 ) -> dict[int, tuple[bytes, ...]]:
     """Everybody's keys, once the signatures fit, no key occurs twice, and one's own are unchanged."""
     reader = Reader(message, Kind.KEYS, session, SERVER)
-    found = {client: _read_entry(reader, len(own)) for client in reader.indices(len(roster))}
+    found = {client: _read_entry(reader, len(own_keys)) for client in reader.indices(len(roster))}
     reader.finish()
-    if index not in found or found[index][0] != tuple(own):
+    if index not in found or found[index][0] != tuple(own_keys):
         raise TamperError(f"the server's list does not show client {index} with the keys it advertised")
     everything = [key for keys, _ in found.values() for key in keys]
     if len(set(everything)) != len(everything):

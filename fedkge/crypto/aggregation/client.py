@@ -90,16 +90,16 @@ class SecureAggregationClient:
         """R1: check everybody's keys, then deal t-of-n shares of the mask key and of a fresh seed."""
         self._require(ClientStage.ADVERTISED)
         session = self.session
-        own = [key.public for key in self._keys]
-        found = read_keys(keys, session.id, self.index, session.roster, own)
-        self._require_quorum(len(found), "advertised keys")
-        others = [client for client in found if client != self.index]
+        own_keys = [key.public for key in self._keys]
+        public_keys = read_keys(keys, session.id, self.index, session.roster, own_keys)
+        self._require_quorum(len(public_keys), "advertised keys")
+        others = [client for client in public_keys if client != self.index]
         channel, mask = self._keys
         channel_keys = {
-            v: channel.agree(found[v][0], channel_info(session.id, self.index, v), f"client {v}")
+            v: channel.agree(public_keys[v][0], channel_info(session.id, self.index, v), f"client {v}")
             for v in others
         }
-        mask_keys = {v: pairwise_mask_key(mask, session.id, self.index, v, found[v][1]) for v in others}
+        mask_keys = {v: pairwise_mask_key(mask, session.id, self.index, v, public_keys[v][1]) for v in others}
         seed = self._entropy(SEED_SIZE)
         dealt = deal_shares(
             [mask.export_secret(), seed], session.threshold, session.num_clients, _entropy=self._entropy

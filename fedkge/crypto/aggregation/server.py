@@ -191,17 +191,17 @@ class SecureAggregationServer:
         quorum = sorted(self._reveals)[: self.session.threshold]
         weights = lagrange_weights(quorum)
         rebuilt = {}
-        for place, owner in enumerate(sorted(self._commitments)):
-            shares = {client: self._reveals[client][place] for client in quorum}
-            rebuilt[owner] = self._rebuild(owner, place, shares, weights)
+        for position, owner in enumerate(sorted(self._commitments)):
+            shares = {client: self._reveals[client][position] for client in quorum}
+            rebuilt[owner] = self._rebuild(owner, position, shares, weights)
         return rebuilt
 
-    def _rebuild(self, owner: int, place: int, shares: dict[int, int], weights: Sequence[int]) -> bytes:
+    def _rebuild(self, owner: int, position: int, shares: dict[int, int], weights: Sequence[int]) -> bytes:
         try:
             secret = combine_shares(shares, weights)
             self._check_secret(owner, secret)
         except TamperError as error:
-            raise TamperError(f"{error}. {self._blame(owner, place)}") from None
+            raise TamperError(f"{error}. {self._blame(owner, position)}") from None
         return secret
 
     def _check_secret(self, owner: int, secret: bytes) -> None:
@@ -211,14 +211,14 @@ class SecureAggregationServer:
         elif EphemeralKey(secret).public != self._adverts[owner][0][1]:
             raise TamperError(f"the mask key rebuilt for dropped client {owner} is not the one it advertised")
 
-    def _blame(self, owner: int, place: int) -> str:
+    def _blame(self, owner: int, position: int) -> str:
         """Whose share is off, if leaving one client out mends it."""
         for suspect in sorted(self._reveals):
             rest = [client for client in sorted(self._reveals) if client != suspect][: self.session.threshold]
             if len(rest) < self.session.threshold:
                 break
             try:
-                self._check_secret(owner, combine_shares({c: self._reveals[c][place] for c in rest}))
+                self._check_secret(owner, combine_shares({c: self._reveals[c][position] for c in rest}))
             except ProtocolError:
                 continue
             return (

@@ -75,8 +75,8 @@ class KeyedUnionClient(UnionClient):
         return self._pseudonyms
 
     def finish(self, listing: bytes) -> UnionRows:
-        found = PseudonymListing.from_bytes(listing, self.session.id)
-        return UnionRows(found.rows(self.pseudonyms()), found.num_rows, found.digest)
+        union = PseudonymListing.from_bytes(listing, self.session.id)
+        return UnionRows(union.rows(self.pseudonyms()), union.num_rows, union.digest)
 
     def _secrets(self) -> list[bytes]:
         return [self._group.export_secrets()]

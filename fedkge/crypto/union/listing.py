@@ -46,9 +46,9 @@ class PseudonymListing:
     def digest(self) -> bytes:
         return hashlib.sha256(self.pseudonyms.to_wire().tobytes()).digest()
 
-    def append(self, found: Pseudonyms) -> PseudonymListing:
+    def append(self, items: Pseudonyms) -> PseudonymListing:
         """New pseudonyms in ascending order after the old ones, whose rows stay."""
-        fresh = found.distinct()
+        fresh = items.distinct()
         fresh = fresh.take(self.pseudonyms.find(fresh) < 0)
         return PseudonymListing(Pseudonyms.concatenate([self.pseudonyms, fresh]))
 
@@ -95,8 +95,8 @@ class NameListing:
     def digest(self) -> bytes:
         return hashlib.sha256(write_names(self.names)).digest()
 
-    def append(self, found: Iterable[str]) -> NameListing:
-        return NameListing(self.names + tuple(sorted(set(found) - set(self.names))))
+    def append(self, items: Iterable[str]) -> NameListing:
+        return NameListing(self.names + tuple(sorted(set(items) - set(self.names))))
 
     def rows(self, wanted: Sequence[str]) -> NDArray[np.int64]:
         row_of = {name: row for row, name in enumerate(self.names)}

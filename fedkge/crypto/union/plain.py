@@ -42,8 +42,8 @@ class PlainUnionClient(UnionClient):
         return write_parts(Kind.UNION_IDS, self.session.id, self.index, write_names(sorted(set(self._names))))
 
     def finish(self, listing: bytes) -> UnionRows:
-        found = NameListing.from_bytes(listing, self.session.id)
-        return UnionRows(found.rows(self._names), found.num_rows, found.digest)
+        union = NameListing.from_bytes(listing, self.session.id)
+        return UnionRows(union.rows(self._names), union.num_rows, union.digest)
 
     def _secrets(self) -> list[bytes]:
         return []

@@ -75,17 +75,17 @@ class Pseudonyms:
         """Where each wanted pseudonym stands in this list, −1 where it does not."""
         order = np.lexsort((self.low, self.high))
         ordered = self.take(order)
-        place = np.searchsorted(ordered.high, wanted.high)
-        found = np.full(len(wanted), -1, dtype=np.int64)
+        position = np.searchsorted(ordered.high, wanted.high)
+        rows = np.full(len(wanted), -1, dtype=np.int64)
         left = np.arange(len(wanted))
         while len(left):  # more than once only if two pseudonyms share their high 60 bits
-            left = left[place[left] < len(self)]
-            left = left[ordered.high[place[left]] == wanted.high[left]]
-            fits = ordered.low[place[left]] == wanted.low[left]
-            found[left[fits]] = order[place[left[fits]]]
+            left = left[position[left] < len(self)]
+            left = left[ordered.high[position[left]] == wanted.high[left]]
+            fits = ordered.low[position[left]] == wanted.low[left]
+            rows[left[fits]] = order[position[left[fits]]]
             left = left[~fits]
-            place[left] += 1
-        return found
+            position[left] += 1
+        return rows
 
 
 def pseudonyms_under(key: bytes, identifiers: Iterable[str]) -> Pseudonyms:

@@ -68,9 +68,9 @@ def read_parts(
 ) -> list[bytes]:
     """The messages that a message is made of, which must be `count`."""
     reader = Reader(message, kind, session, sender)
-    found = reader.number(1)
-    if found != count:
-        raise MessageError(f"{kind.name}: {found} parts came where {count} are expected")
+    num_parts = reader.number(1)
+    if num_parts != count:
+        raise MessageError(f"{kind.name}: {num_parts} parts came where {count} are expected")
     parts = [reader.blob() for _ in range(count)]
     reader.finish()
     return parts

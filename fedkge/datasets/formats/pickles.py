@@ -98,9 +98,9 @@ def _refuse_what_is_lost(graph: KnowledgeGraph) -> None:
         raise DataError("a FedE .pkl cannot carry confidential marks; write a folder instead")
     held = np.zeros(graph.num_entities, dtype=bool)
     held[graph.triples[:, [0, 2]]] = True
-    said = np.zeros(graph.num_relations, dtype=bool)
-    said[graph.triples[:, 1]] = True
-    for used, labels in ((held, graph.entity_labels), (said, graph.relation_labels)):
+    stated = np.zeros(graph.num_relations, dtype=bool)
+    stated[graph.triples[:, 1]] = True
+    for used, labels in ((held, graph.entity_labels), (stated, graph.relation_labels)):
         if not used.all():
             raise DataError(
                 f"{graph.name}: '{labels[int(used.argmin())]}' is in no triple, and a FedE .pkl cannot carry "

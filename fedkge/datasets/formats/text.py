@@ -51,7 +51,7 @@ class Text(TripleFile):
             raise DataError(_wrong_width(member, cells[:width]))
         places = _places(named, layout.columns, member.origin)
         skipped = 1 if named is not None or layout.header is True else 0
-        picked = {name: cells[skipped * width + place :: width] for name, place in places.items()}
+        picked = {name: cells[skipped * width + position :: width] for name, position in places.items()}
         if escaped:
             picked = {name: [_unescape(cell) for cell in column] for name, column in picked.items()}
         marks = picked.get("confidential")
@@ -134,13 +134,13 @@ def _line_of(member: Member, row: int) -> int:
 
 def _wrong_width(member: Member, row: Sequence[str]) -> str:
     where = f"{member.origin}, line {_line_of(member, 0)}"
-    found = f"expected 3 columns (head, relation, tail), found {len(row)}"
+    mismatch = f"expected 3 columns (head, relation, tail), found {len(row)}"
     if len(row) == 1:
         for mark, name in (("\t", "tabs"), (";", "semicolons"), (",", "commas"), (None, "spaces")):
             if len(row[0].split(mark)) >= 3:
-                return f"{where}: {found}, separated by {name}; use tabs, or commas in a file named .csv"
+                return f"{where}: {mismatch}, separated by {name}; use tabs, or commas in a file named .csv"
     return (
-        f"{where}: {found}; keep three, or name all in a header line such as "
+        f"{where}: {mismatch}; keep three, or name all in a header line such as "
         "'head relation tail confidential'"
     )
 
@@ -164,20 +164,20 @@ def _csv_cells(text: str, origin: str) -> tuple[list[str], int]:
 def _header(row: Sequence[str]) -> dict[str, list[int]] | None:
     """Where each name stands, if the row is a header; a name itself counts before its synonyms."""
     words = [cell.strip().lower() for cell in row]
-    found: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for name, synonyms in _SYNONYMS.items():
-        exact = [place for place, word in enumerate(words) if word == name]
-        found[name] = exact or [place for place, word in enumerate(words) if word in synonyms]
-    return found if all(found[name] for name in COLUMNS) else None
+        exact = [position for position, word in enumerate(words) if word == name]
+        positions[name] = exact or [position for position, word in enumerate(words) if word in synonyms]
+    return positions if all(positions[name] for name in COLUMNS) else None
 
 
 def _places(named: dict[str, list[int]] | None, columns: str | None, origin: str) -> dict[str, int]:
     """The place of each column; an order given by the user decides about head, relation and tail only."""
     candidates = {**(named or {}), **(_order(columns or "hrt") if columns or named is None else {})}
-    for name, found in candidates.items():
-        if len(found) > 1:
+    for name, positions in candidates.items():
+        if len(positions) > 1:
             raise DataError(f"{origin}: the header names '{name}' twice; rename all but one of these columns")
-    places = {name: found[0] for name, found in candidates.items() if found}
+    places = {name: positions[0] for name, positions in candidates.items() if positions}
     if len(set(places.values())) < len(places):
         raise DataError(
             f"{origin}: columns '{columns}' takes the column that the header calls 'confidential'; "
@@ -190,7 +190,7 @@ def _order(columns: str) -> dict[str, list[int]]:
     initials = {"h": "head", "r": "relation", "t": "tail"}
     if sorted(columns) != ["h", "r", "t"]:
         raise SettingError(f"columns '{columns}': expected an order of the letters h, r and t, such as 'htr'")
-    return {initials[letter]: [place] for place, letter in enumerate(columns)}
+    return {initials[letter]: [position] for position, letter in enumerate(columns)}
 
 
 def _marks(cells: Sequence[str], member: Member, skipped: int) -> BoolArray:

@@ -92,7 +92,7 @@ def frequency_rule(triples: IntArray, shuffle: Callable[[list[int]], None]) -> t
     enough = int(len(order) * HELD_OUT_SHARE)
     train: list[int] = []
     held: list[int] = []
-    for place, row in enumerate(order):
+    for position, row in enumerate(order):
         h, r, t = rows[row]
         if entity[h] > 2 and entity[t] > 2 and relation[r] > 2:
             held.append(row)
@@ -102,7 +102,7 @@ def frequency_rule(triples: IntArray, shuffle: Callable[[list[int]], None]) -> t
         else:
             train.append(row)
         if len(held) > enough:
-            train += order[place + 1 :]
+            train += order[position + 1 :]
             break
     shuffle(held)
     half = len(held) // 2
