@@ -22,7 +22,7 @@ from fedkge.attacks import ATTACKS
 from fedkge.client.models import MODELS
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
-from fedkge.server.strategy import STRATEGIES
+from fedkge.strategy import STRATEGIES
 from fedkge.simulations.cli.main import app
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.studies import RECIPES

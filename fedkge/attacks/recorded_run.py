@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from fedkge.attacks.collusion import hand_over
+from fedkge.attacks.initial_rows import initial_rows, moved
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, Source, View
 from fedkge.client.state import StateFiles
@@ -22,9 +23,9 @@ from fedkge.errors import InputError, SettingError
 from fedkge.exchange import Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.seeding import draw
-from fedkge.server.strategy import STRATEGIES
 from fedkge.server.transcript import Recording
 from fedkge.storage import staged
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["RecordedRun", "check_adversary", "keep_states"]
 
@@ -64,7 +65,7 @@ def keep_states(folder: Path, states: Path, num_clients: int) -> None:
         if state is None:
             raise InputError(f"{states}: client {number} kept no state of round {last}; run it again")
         tables = {kind: state.tables[kind] for kind in _KINDS}
-        held = {f"rows.{name}": rows.astype(np.int64) for name, rows in files.load_rows().items()}
+        held = {}
         for key, rows in files.load_arrays("holdings").items():
             if key.endswith(".rows"):
                 held[f"rows.{key.removesuffix('.rows')}"] = rows.astype(np.int64)
@@ -167,10 +168,11 @@ class _Coalition:
         shots = []
         for round in self.run.recording.rounds:
             tables, uploads = self.run.recording.tables(round), self.run.recording.uploads(round)
+            before = self.run.recording.before(round)
             local: dict[str, dict[int, Rows]] = {kind: {} for kind in _KINDS}
             for client, upload in uploads.items():
                 for kind, table in upload.tables.items():
-                    local[kind][client] = self._named(kind, table)
+                    local[kind][client] = self._named(kind, moved(before[kind], table))
             whole = {kind: self._named(kind, tables[kind]) if kind in tables else None for kind in _KINDS}
             shots.append(
                 Snapshot(round, whole["entity"], whole["relation"], local["entity"], local["relation"])
@@ -227,7 +229,7 @@ class _Coalition:
         """What the server reads in the clear."""
         union = self.run.recording.union(kind)
         if union is not None:
-            return union.labels
+            return union.names
         if self.run.experiment.privacy.union == "plain":
             return sorted({label for c in range(self.run.num_clients) for label in self.run.labels(c, kind)})
         return ()
@@ -253,7 +255,7 @@ class _Coalition:
         for kind in self.run.shared:
             union = self.run.recording.union(kind)
             if union is not None:
-                found[kind] = self._names(kind, union.labels)
+                found[kind] = self._names(kind, union.names)
                 continue
             names = np.full(len(self.run.recording.holders[kind]), UNKNOWN, dtype=np.int64)
             readable = self.server and self.run.experiment.privacy.union == "plain"
@@ -262,12 +264,15 @@ class _Coalition:
             found[kind] = names
         return found
 
-    def _named(self, kind: str, table: Table) -> Rows:
-        return Rows(self._row_names[kind][table.ids], np.asarray(table.rows))
+    def _named(self, kind: str, offsets: Table) -> Rows:
+        """Rows by name: their initial rows, which follow from the labels, plus offsets."""
+        names = self._row_names[kind][offsets.ids]
+        labels = [self.vocabulary[kind][name] for name in names]
+        return Rows(names, initial_rows(self.run.experiment, kind, labels) + offsets.rows)
 
     def _unpacked(self, round: int, upload: Upload) -> dict[str, Rows]:
         """A masked vector, after the header and its length, cut into the rows that it would hold unmasked."""
-        words = np.frombuffer(upload.letters["masked"][HEADER_SIZE + 8 :], dtype="<u4").astype(np.uint32)
+        words = np.frombuffer(upload.protocol["masked"][HEADER_SIZE + 8 :], dtype="<u4").astype(np.uint32)
         point = FixedPoint(self.run.experiment.privacy.clip, self.run.num_clients)
         start, found = 0, {}
         for kind, table in sorted(self.run.recording.tables(round).items()):
@@ -277,7 +282,7 @@ class _Coalition:
         return found
 
     def _broadcasts(self) -> list[Snapshot]:
-        """The global rows of the coalition's clients: with secure aggregation, initial rows plus offsets."""
+        """The global rows of the coalition's clients: initial rows plus offsets."""
         shots = []
         for round in self.run.recording.rounds:
             whole = {kind: self._global(kind, round) for kind in self.run.shared}
@@ -285,19 +290,17 @@ class _Coalition:
         return shots
 
     def _global(self, kind: str, round: int) -> Rows:
-        recording = self.run.recording
-        table, last = recording.tables(round)[kind], recording.tables(recording.rounds[-1])[kind]
+        table = self.run.recording.tables(round)[kind]
         names, values = [], []
         for client in self.colluders:
             state = self.run.state(client)
             rows = state[f"rows.{kind}"]
             local = np.flatnonzero(np.isin(rows, table.ids))
             place = np.searchsorted(table.ids, rows[local])
-            own = table.rows[place]
-            if self.run.secure:  # its table after the last round, less what was added since
-                own = state[kind][local] - last.rows[np.searchsorted(last.ids, rows[local])] + own
+            labels = self.run.labels(client, kind)
+            initial = initial_rows(self.run.experiment, kind, [labels[row] for row in local])
             names.append(self._own_names(client, kind)[local])
-            values.append(own)
+            values.append(initial + table.rows[place])
         distinct, first = np.unique(np.concatenate(names), return_index=True)
         return Rows(distinct, np.concatenate(values)[first])
 

@@ -20,7 +20,7 @@ from fedkge.errors import FederationError, InputError, StorageError, UnknownName
 from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server import records
-from fedkge.server.strategy import STRATEGIES
+from fedkge.strategy import STRATEGIES
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.worker import Worker

@@ -23,6 +23,7 @@ from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, TrainingError
 from fedkge.experiment import TrainingSettings
+from fedkge.strategy import Term
 
 __all__ = ["KernelStep", "Step", "TrainResult", "check_loss", "shuffled", "train"]
 
@@ -63,6 +64,7 @@ def train(
     *,
     epochs: int | None = None,
     optimizer: State | None = None,
+    term: Term | None = None,
 ) -> TrainResult:
     """Train a model in place on the train triples of a graph; the same generator gives the same bits."""
     if len(graph.train) == 0:
@@ -72,7 +74,7 @@ def train(
     steps = 0
     start = perf_counter()
     with one_thread():
-        step = build_step(model, settings, optimizer)
+        step = build_step(model, settings, optimizer, term)
         for _ in range(settings.local_epochs if epochs is None else epochs):
             total = 0.0
             for places in shuffled(len(graph.train), settings.batch_size, rng):
@@ -86,17 +88,26 @@ def train(
     return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
 
 
-def build_step(model: Model, settings: TrainingSettings, optimizer: State | None = None) -> Step:
+def build_step(
+    model: Model, settings: TrainingSettings, optimizer: State | None = None, term: Term | None = None
+) -> Step:
     """Fused kernels on the processor, plain torch on other devices."""
     if settings.device == "cpu":
-        return KernelStep(model, settings, optimizer)
+        return KernelStep(model, settings, optimizer, term)
     return AutogradStep(model, settings, optimizer, device=settings.device)
 
 
 class KernelStep:
     """A step through the kernels: fused, or in passes where candidates are mapped or shared."""
 
-    def __init__(self, model: Model, settings: TrainingSettings, optimizer: State | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        settings: TrainingSettings,
+        optimizer: State | None = None,
+        term: Term | None = None,
+    ) -> None:
+        self.term = term
         keep_freed_memory()
         self.model = model
         self.objective = Objective(
@@ -108,7 +119,7 @@ class KernelStep:
 
     def __call__(self, batch: Batch) -> float:
         self.optimizer.begin_step()
-        if self.model.projects or batch.shared is not None:
+        if self.model.projects or batch.shared is not None or self.term is not None:
             return self._in_passes(batch)
         return fused_step(self.model, self.objective, self.optimizer, batch)
 
@@ -127,7 +138,9 @@ class KernelStep:
         step = max(1, _BLOCK // table.shape[1])
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            self.optimizer.update(name, block, sums.rows(block))
+            slopes = sums.rows(block)
+            added = None if self.term is None else self.term.gradient(name, block, table[block])
+            self.optimizer.update(name, block, slopes if added is None else slopes + added)
 
     def state(self) -> State:
         return self.optimizer.state()
