@@ -22,10 +22,10 @@ from fedkge.attacks import ATTACKS
 from fedkge.client.models import MODELS
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
-from fedkge.strategy import STRATEGIES
 from fedkge.simulations.cli.main import app
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.studies import RECIPES
+from fedkge.strategy import STRATEGIES
 from tests.documents import DOCUMENTS, README, ROOT, blocks_of, spans_of
 
 BIN = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""The loop of a federation over open or secure sums: join, rounds, early stop, test, and checkpoints between."""
+"""The loop of a federation over open or secure sums: join, rounds, early stop, test; checkpoints between."""
 
 from __future__ import annotations
 

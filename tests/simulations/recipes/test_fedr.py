@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from fedkge.server.privacy import check_privacy
-from fedkge.strategy import STRATEGIES as KNOWN
 from fedkge.simulations.runs.run import divide
 from fedkge.simulations.studies.cells import TableCell, Workshop
 from fedkge.simulations.studies.fedr import fedr_figures, fedr_runs, fedr_tables
 from fedkge.simulations.studies.fedr.fedr_paper import CLIENTS, DATASETS, MODELS, STRATEGIES, TABLE_2
 from fedkge.simulations.studies.fedr.fedr_runs import Federation
+from fedkge.strategy import STRATEGIES as KNOWN
 
 TINY = ("model.dim=8", "training.negatives=4", "federation.rounds=2", "federation.evaluate_every=1")
 
