@@ -9,10 +9,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.report.groups import Group, grouped
 from fedkge.simulations.runs.run_folder import RunFolder, runs_in
+from fedkge.strategy import STRATEGIES
 
 COLOURS = ("#64748b", "#16a34a", "#2563eb", "#d97706", "#9333ea")
 TITLES = ("gain: test MRR", "price: bytes of a run", "leak: triples recovered")

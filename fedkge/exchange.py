@@ -1,8 +1,8 @@
 """The only words that client and server share: tables, and messages up and down, as exact bytes.
 
-A message is a header in JSON (round, client, facts, the shape of each table) and then the little-endian
-arrays and the letters. Nothing else crosses between a client and the server, so the length of these bytes
-is the cost.
+A message is a header in JSON (round, client, metadata, the shape of each table) and then the little-endian
+arrays and the messages of the cryptographic protocols. Nothing else crosses between a client and the server,
+so the length of these bytes is the cost.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Download:
 
     round: int
     tables: Mapping[str, Table] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)  # small things that JSON can say
-    letters: Mapping[str, bytes] = field(default_factory=dict)  # messages of the cryptographic protocols
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # small things that JSON can say
+    protocol: Mapping[str, bytes] = field(default_factory=dict)  # messages of the cryptographic protocols
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,8 @@ class Upload:
     round: int
     client: int
     tables: Mapping[str, Table] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    letters: Mapping[str, bytes] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Mapping[str, bytes] = field(default_factory=dict)
 
 
 Message = TypeVar("Message", Upload, Download)
@@ -83,7 +83,7 @@ Message = TypeVar("Message", Upload, Download)
 
 def encode(message: Upload | Download, precision: Precision = "float32") -> bytes:
     """The bytes of a message; rows may travel at half precision."""
-    header: dict[str, Any] = {"round": message.round, "facts": message.facts, "tables": []}
+    header: dict[str, Any] = {"round": message.round, "metadata": message.metadata, "tables": []}
     if isinstance(message, Upload):
         header["client"] = message.client
     body = []
@@ -95,23 +95,24 @@ def encode(message: Upload | Download, precision: Precision = "float32") -> byte
             table.rows.astype(_ROW_TYPES[precision]),
             *(getattr(table, key) for key in extras),
         ]
-    if message.letters:
-        header["letters"] = [[name, len(letter)] for name, letter in message.letters.items()]
+    if message.protocol:
+        header["protocol"] = [[name, len(content)] for name, content in message.protocol.items()]
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     arrays = (array.tobytes() for array in body)
-    return b"".join([_HEADER.pack(_MAGIC, len(text)), text, *arrays, *message.letters.values()])
+    return b"".join([_HEADER.pack(_MAGIC, len(text)), text, *arrays, *message.protocol.values()])
 
 
 def decode(raw: bytes, kind: type[Message]) -> Message:
     """The message in these bytes; anything that does not fit exactly is refused."""
     try:
         header, body = _split(raw)
-        sizes = header.get("letters", [])
+        sizes = header.get("protocol", [])
         end = len(body) - sum(size for _, size in sizes)
         tables = dict(_tables(header["tables"], body[: max(end, 0)]))
-        letters = dict(_letters(sizes, body[max(end, 0) :]))
+        protocol = dict(_protocol(sizes, body[max(end, 0) :]))
         who = {} if kind is Download else {"client": header["client"]}
-        return kind(round=header["round"], tables=tables, facts=header["facts"], letters=letters, **who)
+        metadata = header["metadata"]
+        return kind(round=header["round"], tables=tables, metadata=metadata, protocol=protocol, **who)
     except (KeyError, TypeError, ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
         raise MessageError(f"{len(raw)} bytes are not a {kind.__name__} ({error})") from error
 
@@ -141,13 +142,13 @@ def _tables(specs: list[list[Any]], body: memoryview) -> Iterator[tuple[str, Tab
         raise ValueError(f"{len(body) - place} bytes are left over")
 
 
-def _letters(sizes: list[tuple[str, int]], body: memoryview) -> Iterator[tuple[str, bytes]]:
+def _protocol(sizes: list[tuple[str, int]], body: memoryview) -> Iterator[tuple[str, bytes]]:
     place = 0
     for name, size in sizes:
-        letter = bytes(body[place : place + size])
-        if size < 0 or len(letter) != size:
-            raise ValueError(f"letter '{name}' is cut short")
-        yield name, letter
+        content = bytes(body[place : place + size])
+        if size < 0 or len(content) != size:
+            raise ValueError(f"protocol message '{name}' is cut short")
+        yield name, content
         place += size
 
 

@@ -181,10 +181,6 @@ class FederationSettings(Settings):
         default="float32", description="of the rows as they travel"
     )
     min_clients: int = Field(default=1, ge=1, description="the run stops if fewer answer")
-    own_entities: bool = Field(
-        default=False,
-        description="FedR: entity rows start from a seed of the client's own, as its authors' do",
-    )
     on_failure: Literal["continue", "repeat"] = Field(
         default="continue", description="leave out a client that fails, or ask it again, twice at most"
     )

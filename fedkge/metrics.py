@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ _SQUARE_SCALES = {"mr": 2**4}  # squares of ranks are large, and multiples of 1/
 
 @dataclass(frozen=True)
 class SummedScalars:
-    """Which figures are summed, in which order, and how finely."""
+    """Which scalars are summed, in which order, and how finely."""
 
     scales: Mapping[str, int]
 
@@ -45,24 +44,13 @@ class SummedScalars:
         )
 
     def decode(self, words: NDArray[np.uint32]) -> dict[str, float]:
-        """The sums of the figures, from sums of words."""
+        """The sums of the scalars, from sums of words."""
         if len(words) != self.num_words:
-            raise MessageError(f"{len(words)} words came where {len(self.scales)} figures are expected")
+            raise MessageError(f"{len(words)} words came where {len(self.scales)} scalars are expected")
         limbs = words.reshape(-1, LIMBS).tolist()
         return {
             name: sum(limb << LIMB_BITS * place for place, limb in enumerate(own)) / scale
             for (name, scale), own in zip(self.scales.items(), limbs, strict=True)
-        }
-
-    @staticmethod
-    def of_metric_sums(moments: Mapping[str, Any], seconds: float) -> dict[str, float]:
-        """The figures of RANKING from one client's moments."""
-        return {
-            "count": moments["count"],
-            "unseen": moments["unseen"],
-            **{f"sum {name}": moments["sums"][name] for name in SCORES},
-            **{f"square {name}": moments["squares"][name] for name in SCORES},
-            "seconds": seconds,
         }
 
 
@@ -71,7 +59,7 @@ TRAINING = SummedScalars(
         "loss": 2**24,
         "triples": 1,
         "seconds": 10**6,
-        "crypto": 10**6,  # seconds of cryptography since the last figures
+        "crypto": 10**6,  # seconds of cryptography since they were last summed
         "rss_mb": 1,
         "clipped": 1,
         "values": 1,
@@ -90,10 +78,10 @@ RANKING = SummedScalars(
 
 def _limbs(name: str, value: float, scale: int) -> list[int]:
     if not np.isfinite(value) or value < 0:
-        raise RefusedError(f"figure '{name}' is {value}: only finite numbers from 0 on can be summed")
+        raise RefusedError(f"scalar '{name}' is {value}: only finite numbers from 0 on can be summed")
     whole = round(value * scale)
     if whole >> LIMBS * LIMB_BITS:
-        raise RefusedError(f"figure '{name}' is {value}, too large to be summed")
+        raise RefusedError(f"scalar '{name}' is {value}, too large to be summed")
     return [whole >> LIMB_BITS * place & 0xFFFF for place in range(LIMBS)]
 
 
@@ -114,14 +102,27 @@ class MetricSums:
         return cls(**content)  # type: ignore[arg-type]
 
     @classmethod
-    def from_scalars(cls, figures: Mapping[str, float]) -> MetricSums:
-        """From figures that were summed over clients."""
+    def from_scalars(cls, scalars: Mapping[str, float]) -> MetricSums:
+        """From the scalars of RANKING, summed over clients."""
         return cls(
-            int(figures["count"]),
-            int(figures["unseen"]),
-            {name: figures[f"sum {name}"] for name in SCORES},
-            {name: figures[f"square {name}"] for name in SCORES},
+            int(scalars["count"]),
+            int(scalars["unseen"]),
+            {name: scalars[f"sum {name}"] for name in SCORES},
+            {name: scalars[f"square {name}"] for name in SCORES},
         )
+
+    def scalars(self, seconds: float) -> dict[str, float]:
+        """The scalars of RANKING, with how long the ranking took."""
+        return {
+            "count": self.count,
+            "unseen": self.unseen,
+            **{f"sum {name}": self.sums[name] for name in SCORES},
+            **{f"square {name}": self.squares[name] for name in SCORES},
+            "seconds": seconds,
+        }
+
+    def to_json(self) -> dict[str, object]:
+        return {"count": self.count, "unseen": self.unseen, "sums": self.sums, "squares": self.squares}
 
     @classmethod
     def total(cls, parts: Iterable[MetricSums]) -> MetricSums:
@@ -140,9 +141,9 @@ class MetricSums:
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """95 % intervals of the means by the normal approximation."""
-        found = {}
+        intervals = {}
         for name, mean in self.means().items():
             variance = max(self.squares[name] / self.count - mean**2, 0.0)
             half = _NORMAL_95 * sqrt(variance / self.count)
-            found[name] = (mean - half, mean + half)
-        return found
+            intervals[name] = (mean - half, mean + half)
+        return intervals

@@ -1,22 +1,25 @@
 """The contract of a strategy: what is shared, how the server merges it, what a client does differently.
 
-Client and server look the same class up under the same name. Its server verb sees sums over clients and its
-client verbs see one client's own rows, so a strategy works alike with open and with secure sums.
+Client and server look the same class up under the same name. Its server verb sees means over clients and its
+client verbs see one client's own rows, so a strategy works alike with open and with secure sums. A client
+whose class of that name overrides other verbs than the server's refuses to join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.experiment import NoOptions, Settings
+from fedkge.errors import SettingError
+from fedkge.exchange import Table
+from fedkge.experiment import FederationSettings, NoOptions, Settings
 from fedkge.plugins import Registry
 
-__all__ = ["STRATEGIES", "ClientRound", "Strategy", "Term"]
+__all__ = ["STRATEGIES", "ClientRound", "Strategy", "Term", "build_strategy", "check_shared"]
 
 Rows = NDArray[np.float32]
 Memory = dict[str, NDArray[Any]]
@@ -48,9 +51,12 @@ class ClientRound:
 class Strategy:
     """Subclass it, name what is `shared`, and override the verbs that differ.
 
-    An object lives as long as a run, on each side one. What `update` must remember between rounds goes into
-    `memory`, which is in the server's checkpoint; a client's memory comes with the round.
+    An object lives as long as a run, on each side one. What a server verb must remember between rounds goes
+    into `memory`, which is in the server's checkpoint; a client's memory comes with the round, and is in the
+    client's state. Attributes of other names are lost when a run is resumed.
     """
+
+    VERBS: ClassVar[tuple[str, ...]] = ("update", "merge", "objective", "select")
 
     shared: ClassVar[tuple[str, ...]] = ()  # names of tables or weights of the model
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [federation.options]
@@ -73,6 +79,17 @@ class Strategy:
         del name
         return rows + mean_step
 
+    def merge(self, name: str, rows: Rows, uploads: Mapping[int, Table]) -> Rows:
+        """The next global rows, from single uploads; called instead of `update` if `needs_uploads` is set.
+
+        Args:
+            name: of the table or the weights.
+            rows: (n, w) as in `update`.
+            uploads: client -> its step: `ids` are numbers of rows, `rows` say how far each of them moved.
+                Rows that a client holds and did not select are absent.
+        """
+        raise NotImplementedError(f"{type(self).__name__} sets needs_uploads, and must override merge")
+
     # On a client.
 
     def objective(self, round: ClientRound) -> Term | None:
@@ -83,10 +100,15 @@ class Strategy:
     def select(self, name: str, step: Rows, round: ClientRound) -> NDArray[np.bool_] | None:
         """Which of the shared rows travel, given how far each moved, (k, w); None: all.
 
-        What stays is added to the next round's step.
+        What stays is not lost: the client goes on from the broadcast row plus what it kept to itself.
         """
         del name, step, round
         return None
+
+    @classmethod
+    def verbs(cls) -> list[str]:
+        """The verbs in which this strategy differs from the mean over holders."""
+        return [verb for verb in cls.VERBS if getattr(cls, verb) is not getattr(Strategy, verb)]
 
 
 _AVERAGING = "fedkge.server.strategies.averaging"
@@ -95,3 +117,19 @@ STRATEGIES: Registry[type[Strategy]] = Registry(
     "fedkge.strategies",
     {name: f"{_AVERAGING}:{name}" for name in ("Local", "FedE", "FedR", "FedER", "Central")},
 )
+
+
+def build_strategy(settings: FederationSettings) -> Strategy:
+    """The strategy that an experiment names, with its options."""
+    strategy = STRATEGIES[settings.strategy]
+    return strategy(strategy.Options(**settings.options))
+
+
+def check_shared(strategy: str, shared: Collection[str], model: str, parameters: Collection[str]) -> None:
+    """Refuse a strategy that shares what a model does not have."""
+    for name in shared:
+        if name not in parameters:
+            raise SettingError(
+                f"federation.strategy: {strategy} shares '{name}', which {model} does not have; it has "
+                f"{', '.join(parameters)}"
+            )

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from fedkge.errors import MessageError
 from fedkge.exchange import Download, Table, Upload, decode, encode
 
-facts = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.booleans(), max_size=3)
+metadata = st.dictionaries(
+    st.text(max_size=5), st.integers() | st.text(max_size=5) | st.booleans(), max_size=3
+)
 
 
 @st.composite
@@ -29,13 +31,13 @@ def same(first: Table, second: Table) -> bool:
     return all((a is None and b is None) or np.array_equal(a, b) for a, b in pairs)
 
 
-@given(st.dictionaries(st.text(max_size=6), tables(), max_size=3), facts, st.integers(0, 2**31))
+@given(st.dictionaries(st.text(max_size=6), tables(), max_size=3), metadata, st.integers(0, 2**31))
 def test_a_message_survives_its_bytes(named: dict[str, Table], said: dict[str, object], round: int) -> None:
     up = decode(encode(Upload(round, 7, named, said)), Upload)
     down = decode(encode(Download(round, named, said)), Download)
     assert (up.round, up.client, down.round) == (round, 7, round)
     for message in (up, down):
-        assert message.facts == said
+        assert message.metadata == said
         assert message.tables.keys() == named.keys()
         assert all(same(message.tables[name], table) for name, table in named.items())
 
@@ -56,19 +58,19 @@ def test_half_precision_rounds_rows_and_nothing_else() -> None:
     np.testing.assert_array_equal(back.rows, np.array([[0.1, -3.0]], dtype=np.float16).astype(np.float32))
 
 
-def test_letters_travel_as_they_are_and_cost_nothing_where_there_are_none() -> None:
-    letters = {"masked": bytes(range(256)), "advert": b"", "reveal": b"\0"}
+def test_protocol_messages_travel_as_they_are_and_cost_nothing_where_there_are_none() -> None:
+    messages = {"masked": bytes(range(256)), "advert": b"", "reveal": b"\0"}
     tables = {"relation": Table(np.arange(2), np.ones((2, 3)))}
-    back = decode(encode(Download(3, tables, letters=letters)), Download)
-    assert back.letters == letters
+    back = decode(encode(Download(3, tables, protocol=messages)), Download)
+    assert back.protocol == messages
     assert back.tables["relation"].rows.tolist() == np.ones((2, 3)).tolist()
-    assert b"letters" not in encode(Download(3, tables))
+    assert b"protocol" not in encode(Download(3, tables))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_cut_or_lengthened_bytes_are_refused(place: int, byte: int) -> None:
     tables = {"entity": Table(np.arange(3), np.ones((3, 2)))}
-    raw = encode(Upload(1, 2, tables, letters={"masked": b"some bytes", "advert": b""}))
+    raw = encode(Upload(1, 2, tables, protocol={"masked": b"some bytes", "advert": b""}))
     with pytest.raises(MessageError):
         decode(raw[: place % len(raw)], Upload)
     with pytest.raises(MessageError):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.collusion import hand_over
+from fedkge.attacks.initial_rows import initial_rows, moved
 from fedkge.attacks.recorded_run import KINDS, RecordedRun
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, Source, View
 from fedkge.crypto import FixedPoint
@@ -92,9 +93,10 @@ class Coalition:
         """Nothing is protected: each client's rows, by name, in every recorded round."""
         shots, recording = [], self.run.recording
         for round in recording.rounds:
+            before = recording.before(round)
             local = {
                 client: {
-                    kind: self._named(kind, table)
+                    kind: self._named(kind, moved(before[kind], table))
                     for kind, table in upload.tables.items()
                     if kind in self.run.shared
                 }
@@ -156,7 +158,7 @@ class Coalition:
         """What the server reads in the clear."""
         union = self.run.recording.union(kind)
         if union is not None:
-            return union.labels
+            return union.names
         if self.run.experiment.privacy.union == "plain":
             return sorted({label for c in range(self.run.num_clients) for label in self.run.labels(c, kind)})
         return ()
@@ -182,7 +184,7 @@ class Coalition:
         for kind in self.run.shared:
             union = self.run.recording.union(kind)
             if union is not None:
-                row_names[kind] = self._names(kind, union.labels)
+                row_names[kind] = self._names(kind, union.names)
                 continue
             names = np.full(len(self.run.recording.holders[kind]), UNKNOWN, dtype=np.int64)
             readable = self.server and self.run.experiment.privacy.union == "plain"
@@ -193,12 +195,15 @@ class Coalition:
 
     # Rows.
 
-    def _named(self, kind: str, table: Table) -> Rows:
-        return Rows(self._row_names[kind][table.ids], np.asarray(table.rows))
+    def _named(self, kind: str, offsets: Table) -> Rows:
+        """Rows by name: their initial rows, which follow from the labels, plus offsets."""
+        names = self._row_names[kind][offsets.ids]
+        labels = [self.vocabulary[kind][name] for name in names]
+        return Rows(names, initial_rows(self.run.experiment, kind, labels) + offsets.rows)
 
     def _unpacked(self, round: int, upload: Upload) -> dict[str, Rows]:
         """A masked vector cut into the rows that it would hold unmasked."""
-        words = masked_words(upload.letters["masked"])
+        words = masked_words(upload.protocol["masked"])
         point = FixedPoint(self.run.experiment.privacy.clip, self.run.num_clients)
         start, unpacked = 0, {}
         for kind, table in sorted(self.run.recording.tables(round).items()):
@@ -210,25 +215,22 @@ class Coalition:
         return unpacked
 
     def _broadcasts(self) -> list[Snapshot]:
-        """The global rows of the coalition's clients: with secure aggregation, initial rows plus offsets."""
+        """The global rows of the coalition's clients: initial rows plus offsets."""
         return [
             _snapshot(round, {kind: self._global(kind, round) for kind in self.run.shared}, {})
             for round in self.run.recording.rounds
         ]
 
     def _global(self, kind: str, round: int) -> Rows:
-        recording = self.run.recording
-        table, last = recording.tables(round)[kind], recording.tables(recording.rounds[-1])[kind]
+        table = self.run.recording.tables(round)[kind]
         names, values = [], []
         for client in self.colluders:
-            state = self.run.state(client)
-            rows = state[f"rows.{kind}"]
+            rows = self.run.state(client)[f"rows.{kind}"]
             local = np.flatnonzero(np.isin(rows, table.ids))
-            sent = table.rows[np.searchsorted(table.ids, rows[local])]
-            if self.run.secure:  # its table after the last round, less what was added since
-                sent = state[kind][local] - last.rows[np.searchsorted(last.ids, rows[local])] + sent
+            labels = self.run.labels(client, kind)
+            initial = initial_rows(self.run.experiment, kind, [labels[row] for row in local])
             names.append(self._names_of(client, kind)[local])
-            values.append(sent)
+            values.append(initial + table.rows[np.searchsorted(table.ids, rows[local])])
         distinct, first = np.unique(np.concatenate(names), return_index=True)
         return Rows(distinct, np.concatenate(values)[first])
 

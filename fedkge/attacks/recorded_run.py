@@ -16,9 +16,9 @@ from fedkge.client.state import StateFiles
 from fedkge.datasets import load_graph
 from fedkge.errors import InputError
 from fedkge.experiment import Experiment
-from fedkge.server.strategy import STRATEGIES
 from fedkge.server.transcript import Recording
 from fedkge.storage import staged
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["KINDS", "RecordedRun", "keep_states"]
 
@@ -34,7 +34,7 @@ def keep_states(folder: Path, states: Path, num_clients: int) -> None:
         if state is None:
             raise InputError(f"{states}: client {number} kept no state of round {last}; run it again")
         tables = {kind: state.tables[kind] for kind in KINDS if kind in state.tables}
-        held = {f"rows.{name}": rows.astype(np.int64) for name, rows in files.load_rows().items()}
+        held = {}
         for key, rows in files.load_arrays("holdings").items():
             if key.endswith(".rows"):
                 held[f"rows.{key.removesuffix('.rows')}"] = rows.astype(np.int64)

@@ -46,7 +46,7 @@ def _read(message: Message) -> Download:
     if "own" not in content:
         return download
     own = decode(bytes(content["own"]), Download)  # type: ignore[arg-type]
-    return replace(download, letters={**download.letters, **own.letters})
+    return replace(download, protocol={**download.protocol, **own.protocol})
 
 
 def resident(context: Context) -> tuple[Participant, threading.Lock]:

@@ -1,4 +1,8 @@
-"""One client of a federation: its own graph, its own model, and an answer to each thing the server asks."""
+"""One client of a federation: its own graph, its own model, and an answer to each thing the server asks.
+
+A shared row is its initial row, which a common key and the label give to every holder alike, plus the offset
+that the server broadcasts. What a client sends is its step: how far training moved the row from there.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,23 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedkge.client.holdings import Holding, build_from, labels_of, triples_behind
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.models import Model, build_model
-from fedkge.client.models.initial import seed_key
+from fedkge.client.models import Model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import MessageError, RefusedError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
+from fedkge.metrics import MetricSums
 from fedkge.seeding import generator
+from fedkge.strategy import ClientRound, Memory, build_strategy, check_shared
 
 __all__ = ["Participant"]
 
@@ -32,8 +40,8 @@ LAST = 2**31  # no run has this many rounds
 class Participant:
     """Knows its own labelled triples and what the server sent, nothing else.
 
-    Between two messages everything that matters is in `self.model`, `self.round` and the state files.
-    In a simulation, the secret of private training comes from the seed.
+    Between two messages everything that matters is in the fields that `save` keeps, and the state files. In
+    a simulation, its secrets come from the seed.
     """
 
     def __init__(
@@ -50,91 +58,209 @@ class Participant:
         self.experiment = experiment
         self.files = files
         self.every_round = every_round  # whether the process may vanish between two messages
+        self.strategy = build_strategy(experiment.federation)
+        self.secret = self._secret("rows.secret", simulated)  # where rows that are not shared start
         self.account = self._open_account(simulated)
         # What may be counted without noise.
         self.public = self.account.mechanism.public(graph) if self.account else graph
         self.model: Model
         self.round: int  # the last round trained
-        self.facts: Mapping[str, Any]  # what was said of it
+        self.metadata: Mapping[str, Any]  # what was said of it
         self.optimizer: State | None  # kept between rounds only if so configured
-        self.rows = files.load_rows()  # table -> shared row of each local row
+        self.reference: dict[str, Floats]  # the shared rows as last broadcast, (k, w) in the order of `local`
+        self.sent: dict[str, NDArray[np.bool_]]  # which of them travelled last; absent: all
+        self.memory: Memory  # of the strategy
+        self.holdings: dict[str, Holding] = {}
+        self._start: dict[str, Floats]  # shared parameters before any training
+        self._load_holdings()
         self.restore(until=LAST)
 
     def join(self, download: Download) -> Upload:
         """Say which labels of the shared tables it holds; a resumed run starts from an earlier round."""
+        self._agree(download.metadata)
         self.files.forget_after(download.round)
         self.restore(download.round)
-        labels = {"entity": self.graph.entity_labels, "relation": self.graph.relation_labels}
-        held = {name: list(labels[name]) for name in download.facts["shared"]}
+        labels = {
+            name: list(labels_of(self.model, self.graph, name))
+            for name in self.strategy.shared
+            if name in self.model.tables
+        }
         counts = {name: len(self.graph[name]) for name in ("train", "valid", "test")}
-        return self.upload(download.round, facts={"labels": held, "triples": counts})
+        metadata = {"labels": labels, "parameters": self.shapes(), "triples": counts}
+        weighted = self.experiment.federation.weighting == "triples"
+        return self.upload(download.round, self._triples_behind() if weighted else {}, metadata)
 
     def assign(self, download: Download) -> Upload:
         """Learn which shared rows its labels have."""
-        self.rows = {name: table.ids for name, table in download.tables.items()}
-        self.files.save_rows(self.rows)
+        for name, table in download.tables.items():
+            if name not in self.strategy.shared:
+                raise MessageError(f"rows of '{name}' are assigned, which {self._name} does not share")
+            self.holdings[name] = Holding.of_all(table.ids.astype(np.int64))
+            self.reference.setdefault(name, self._initial(name))
+        self.files.save_arrays("holdings", {f"{name}.rows": h.rows for name, h in self.holdings.items()})
         return self.upload(download.round)
 
     def train(self, download: Download) -> Upload:
-        """Take the server's rows, train some epochs, and give back the rows that are shared."""
-        if self.round != download.round:  # asked again about a round that is done: the answer is the same
-            self.merge(download.tables)
-            self.files.prune(download.facts["keep"], until=download.facts["settled"])
-            self._train(download.round)
-        tables = {name: self.shared(name) for name in self.rows}
-        return self.upload(download.round, tables, self.facts)
+        """Take the server's rows, train some epochs, and give back how far the shared rows moved."""
+        self.advance(download)
+        tables = {}
+        for name, holding in self.holdings.items():
+            sent = self.sent.get(name, np.ones(len(holding.local), dtype=bool))
+            step = self.step(name)[sent].astype(np.float32)
+            tables[name] = Table(holding.ids[sent].astype(np.int32), step)
+        return self.upload(download.round, tables, self.metadata)
 
     def evaluate(self, download: Download) -> Upload:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.merge(download.tables)
         self.save(download.round)
         spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
-        return self.upload(download.round, facts={**self.measure("valid"), **spent})
+        return self.upload(download.round, metadata={**self.measure("valid"), **spent})
 
     def test(self, download: Download) -> Upload:
         """Go back to the best round and rank the test triples."""
-        self.restore(download.facts["best"])
-        facts = {**self.measure("test"), **self.measure("valid"), "digest": self.digest()}
+        self.restore(download.metadata["best"])
+        metadata = {**self.measure("test"), **self.measure("valid"), "digest": self.digest()}
         report = {"privacy": self.account.report()} if self.account else {}
-        return self.upload(download.round, facts={**facts, **report})
+        return self.upload(download.round, metadata={**metadata, **report})
+
+    # State.
 
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
-        self.model = build_model(self.experiment.model, self.public, self.experiment.seed)
-        if self.experiment.federation.own_entities:
-            self.model.tables["entity"][:] = self._own_entities()
-        self.round, self.facts, self.optimizer = 0, {}, None
-        state = self.files.newest(until)
-        if state is None:
-            return
-        for name, table in self.model.tables.items():
-            table[:] = state.tables[name]
-        self.round, self.facts = state.round, state.facts
+        model, seed = self.experiment.model, self.experiment.seed
+        self.model = build_from(model, self.public, self.strategy.shared, seed, self.secret)
+        parameters = self.model.rows
+        check_shared(self._name, self.strategy.shared, model.name, parameters)
+        self._start = {name: parameters[name].copy() for name in self.strategy.shared}
+        state = self.files.newest(until) or ClientState(0, {}, {})
+        for name, rows in {**state.tables, **state.weights}.items():
+            parameters[name][:] = rows
+        self.round, self.metadata = state.round, state.metadata
         self.optimizer = dict(state.optimizer) or None
+        self.reference = {
+            name: state.reference[name] if name in state.reference else self._initial(name)
+            for name in self.holdings
+        }
+        self.sent, self.memory = dict(state.sent), dict(state.memory)
 
     def save(self, round: int) -> None:
         """Keep what it is after a round."""
-        self.files.save(ClientState(round, self.kept(), self.optimizer or {}, self.facts))
+        tables = self.model.tables
+        weights = {name: rows for name, rows in self.model.rows.items() if name not in tables}
+        memory = {name: np.ascontiguousarray(array) for name, array in self.memory.items()}
+        self.files.save(
+            ClientState(
+                round,
+                tables,
+                self.metadata,
+                weights,
+                self.optimizer or {},
+                self.reference,
+                self.sent,
+                memory,
+            )
+        )
 
-    def kept(self) -> Mapping[str, Floats]:
-        """The tables that a state file holds."""
-        return self.model.tables
+    def _load_holdings(self) -> None:
+        for key, rows in self.files.load_arrays("holdings").items():
+            self.holdings[key.removesuffix(".rows")] = Holding.of_all(rows)
+
+    def digest(self) -> str:
+        """A hash of its parameters, rows sorted by label: equal exactly when the numbers are."""
+        digest = hashlib.sha256()
+        for name, rows in self.model.rows.items():
+            order: list[int] | slice = slice(None)
+            if name in self.model.tables:
+                labels = labels_of(self.model, self.graph, name)
+                order = sorted(range(len(labels)), key=labels.__getitem__)
+                digest.update("\n".join(labels[row] for row in order).encode())
+            digest.update(np.ascontiguousarray(rows[order]).tobytes())
+        return digest.hexdigest()
+
+    # What is shared.
 
     def merge(self, tables: Mapping[str, Table]) -> None:
-        """Put the server's rows in the place of its own."""
+        """Its shared rows become initial rows plus the server's offsets plus what was not selected."""
+        parameters = self.model.rows
         for name, table in tables.items():
-            mine = self.rows[name]
-            order = np.argsort(mine)
-            local = order[np.searchsorted(mine, table.ids, sorter=order)]
-            self.model.tables[name][local] = table.rows
+            if name not in self.holdings:
+                raise MessageError(f"the server broadcasts rows of '{name}', which are not shared")
+            holding = self.holdings[name]
+            places = np.searchsorted(table.ids, holding.ids)
+            if len(table) <= places.max(initial=-1) or not np.array_equal(table.ids[places], holding.ids):
+                raise MessageError(f"the server's '{name}' rows lack some that this client shares")
+            kept = self._kept_back(name)
+            self.reference[name] = self._initial(name) + table.rows[places]
+            parameters[name][holding.local] = self.reference[name] + kept
 
-    def shared(self, name: str) -> Table:
-        """Its rows of a shared table."""
-        weights = None
-        if self.experiment.federation.weighting == "triples":
-            columns = self.graph.train[:, [0, 2]] if name == "entity" else self.graph.train[:, 1]
-            weights = np.bincount(columns.ravel(), minlength=len(self.rows[name])).astype(np.float32)
-        return Table(self.rows[name], self.model.tables[name], weights=weights)
+    def _kept_back(self, name: str) -> Floats | float:
+        """(k, w) what of its step the strategy did not select."""
+        if name not in self.sent:
+            return 0.0
+        kept = self.step(name).astype(np.float32)
+        kept[self.sent[name]] = 0.0
+        return kept
+
+    def step(self, name: str) -> NDArray[np.float64]:
+        """(k, w) how far its shared rows are from those that were last broadcast."""
+        own_rows = self.model.rows[name][self.holdings[name].local]
+        moved: NDArray[np.float64] = own_rows.astype(np.float64) - self.reference[name]
+        return moved
+
+    def shapes(self) -> dict[str, list[Any]]:
+        """Kind and width of each shared parameter; how many labels a client holds is for a union to say."""
+        parameters = self.model.rows
+        found: dict[str, list[Any]] = {}
+        for name in self.strategy.shared:
+            rows, width = parameters[name].shape
+            found[name] = ["table", width] if name in self.model.tables else ["weights", width, rows]
+        return found
+
+    def _initial(self, name: str) -> Floats:
+        """The shared rows before any training: a common key and the labels alone decide them."""
+        return self._start[name][self.holdings[name].local]
+
+    def _triples_behind(self) -> dict[str, Table]:
+        """How many triples stand behind each row, in the order of its labels."""
+        found = {}
+        for name in self.strategy.shared:
+            counts = triples_behind(self.model, self.graph, name)
+            blank = np.empty((len(counts), 0), dtype=np.float32)
+            found[name] = Table(np.arange(len(counts), dtype=np.int32), blank, weights=counts)
+        return found
+
+    def _agree(self, asked: Mapping[str, Any]) -> None:
+        """Refuse a server whose strategy of this name is another one."""
+        known = {"strategy": self._name, "shared": [*self.strategy.shared], "verbs": self.strategy.verbs()}
+        for key, value in known.items():
+            if asked[key] != value:
+                raise RefusedError(
+                    f"federation.strategy: the server's {asked['strategy']} has {key} {asked[key]}, and this "
+                    f"client's {self._name} has {value}; install the same packages on all sides"
+                )
+
+    @property
+    def _name(self) -> str:
+        return self.experiment.federation.strategy
+
+    # Training and ranking.
+
+    def advance(self, download: Download) -> None:
+        """Train a round and choose what travels; asked again about a round that is done, do nothing."""
+        if self.round == download.round:
+            return
+        self.merge(download.tables)
+        self.files.prune(download.metadata["keep"], until=download.metadata["settled"])
+        self._train(download.round)
+        self.sent = {}
+        for name in self.holdings:
+            step = self.step(name).astype(np.float32)
+            chosen = self.strategy.select(name, step, self._client_round(download.round))
+            if chosen is not None:
+                self.sent[name] = np.broadcast_to(np.asarray(chosen, dtype=bool), len(step)).copy()
+        if self.every_round:
+            self.save(download.round)
 
     def measure(self, split: str) -> dict[str, Any]:
         """Sums of what a split's triples score, and how long it took."""
@@ -142,59 +268,49 @@ class Participant:
         # What is best is chosen by unrestricted triples alone, unless so configured.
         chooses = split == "valid" and self.dp.validation == "unrestricted"
         graph = self.public if chooses else self.graph
-        found = evaluate(self.model, graph, split, self.experiment.evaluation)
-        values = per_triple(found.ranks, self.experiment.evaluation.ties)
-        moments = {
-            "count": found.num_triples,
-            "unseen": found.num_unseen,
-            "sums": {name: float(column.sum()) for name, column in values.items()},
-            "squares": {name: float((column**2).sum()) for name, column in values.items()},
-        }
-        return {split: moments, f"{split}_seconds": _fixed(perf_counter() - start)}
-
-    def digest(self) -> str:
-        """A hash of its tables, rows sorted by label: equal exactly when the numbers are."""
-        digest = hashlib.sha256()
-        for name, labels in (("entity", self.graph.entity_labels), ("relation", self.graph.relation_labels)):
-            order = sorted(range(len(labels)), key=labels.__getitem__)
-            digest.update("\n".join(labels[row] for row in order).encode())
-            digest.update(np.ascontiguousarray(self.model.tables[name][order]).tobytes())
-        return digest.hexdigest()
+        evaluation = evaluate(self.model, graph, split, self.experiment.evaluation)
+        values = per_triple(evaluation.ranks, self.experiment.evaluation.ties)
+        sums = MetricSums(
+            evaluation.num_triples,
+            evaluation.num_unseen,
+            {name: float(column.sum()) for name, column in values.items()},
+            {name: float((column**2).sum()) for name, column in values.items()},
+        )
+        return {split: sums.to_json(), f"{split}_seconds": _fixed(perf_counter() - start)}
 
     def upload(
-        self, round: int, tables: Mapping[str, Table] | None = None, facts: Mapping[str, Any] | None = None
+        self, round: int, tables: Mapping[str, Table] | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Upload:
-        return Upload(round, self.client, tables or {}, facts or {})
+        return Upload(round, self.client, tables or {}, metadata or {})
 
     @property
     def dp(self) -> DPSettings:
         return self.experiment.dp_of(self.client)
 
+    def _secret(self, file: str, simulated: bool) -> bytes:
+        """A secret of this client: from its disk, or in a simulation from the seed."""
+        if simulated:
+            return simulated_secret(self.experiment.seed, self.client)
+        return kept_secret(self.files.folder / file)
+
     def _open_account(self, simulated: bool) -> PrivacyAccount | None:
         if self.dp.mode == "off":
             return None
-        folder, experiment = self.files.folder, self.experiment
-        secret = (
-            simulated_secret(experiment.seed, self.client) if simulated else kept_secret(folder / "dp.secret")
-        )
+        experiment = self.experiment
         return PrivacyAccount(
-            folder / "ledger.json",
+            self.files.folder / "ledger.json",
             self.client,
             self.graph,
             experiment.training,
             self.dp,
             experiment.federation.rounds,
-            secret,
+            self._secret("dp.secret", simulated),
             simulated,
         )
 
-    def _own_entities(self) -> Floats:
-        """Initial rows that differ between clients; whoever knows the run's seed can work them out."""
-        seed = int(generator(self.experiment.seed, "start", 0, self.client).integers(2**63))
-        name = self.model.entity_table
-        return self.model.initial_table(
-            name, self.graph.entity_labels, self.experiment.model, seed_key(seed, name)
-        )
+    def _client_round(self, round: int) -> ClientRound:
+        local = {name: holding.local for name, holding in self.holdings.items()}
+        return ClientRound(round, local, self.reference, self.memory)
 
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
@@ -203,22 +319,21 @@ class Participant:
             settings = settings.model_copy(
                 update={"learning_rate": settings.learning_rate / settings.decay_by}
             )
+        term = self.strategy.objective(self._client_round(round))
         result: TrainResult
         if self.account is None:
-            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer)
+            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
         else:
-            result = self.account.train(self.model, rng, settings, round, self.optimizer)
+            result = self.account.train(self.model, rng, settings, round, self.optimizer, term)
         loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round
-        self.facts = {
+        self.metadata = {
             "loss": loss if isfinite(loss) else None,  # none where every triple is confidential
             "triples": result.triples,
             "seconds": _fixed(result.seconds),
             "rss_mb": _fixed(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
-        if self.every_round:
-            self.save(round)
 
 
 def _fixed(measured: float) -> str:

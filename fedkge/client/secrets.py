@@ -23,7 +23,7 @@ __all__ = ["Secrets"]
 
 _MOST_SESSIONS = 4  # the one that is summed, the one that is prepared, and their failed attempts
 
-Letters = dict[str, bytes]
+Messages = dict[str, bytes]
 
 
 class Secrets:
@@ -34,12 +34,12 @@ class Secrets:
         self.keyring = keyring
         self.client = client
         self.durable = durable
-        self.seconds = 0.0  # of cryptography since the last figures
-        self.notes: Letters = {}  # secrets of the union, by table
+        self.seconds = 0.0  # of cryptography since it was last told
+        self.notes: Messages = {}  # secrets of the union, by table
         self._machines: dict[bytes, SecureAggregationClient] = {}
-        self._stored: Letters = {}  # sessions that another process began
+        self._stored: Messages = {}  # sessions that another process began
         self._answered = ""
-        self._answer: Letters = {}
+        self._answer: Messages = {}
         stored = self._load()
         self.journal = Journal.from_bytes(stored["journal"]) if stored else Journal()
         for name, content in stored.items():
@@ -53,17 +53,17 @@ class Secrets:
             elif kind == "answered":
                 self._answered = content.decode()
 
-    def answered(self, question: str) -> Letters | None:
+    def answered(self, question: str) -> Messages | None:
         """The answer to the last question, if this is that question again: it is the same, to the bit."""
         return self._answer if question == self._answered else None
 
-    def settle(self, question: str, answer: Mapping[str, bytes]) -> Letters:
+    def settle(self, question: str, answer: Mapping[str, bytes]) -> Messages:
         """Write everything down; only then may the answer leave."""
         self._answered, self._answer = question, dict(answer)
         content = {"journal": self.journal.to_bytes()}
         if self.durable:
             content["answered"] = question.encode()
-            content |= {f"answer {name}": letter for name, letter in answer.items()}
+            content |= {f"answer {name}": message for name, message in answer.items()}
             content |= {f"note {name}": note for name, note in self.notes.items()}
             content |= {f"session {name}": stored for name, stored in self._stored.items()}
             content |= {f"session {id.hex()}": each.export_secrets() for id, each in self._machines.items()}
@@ -100,7 +100,7 @@ class Secrets:
         finally:
             self.seconds += time.perf_counter() - start
 
-    def _load(self) -> Letters:
+    def _load(self) -> Messages:
         if not self.path.exists():
             return {}
         try:

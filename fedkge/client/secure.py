@@ -1,8 +1,6 @@
-"""A client that shows the server sums alone: its rows, losses and scores are masked before they leave it.
+"""A client that shows the server sums alone: its steps, losses and scores are masked before they leave it.
 
-A shared row is its initial row, which seed and label give to every holder alike, plus the offset that the
-server broadcasts. What is summed is how far training moved the row, so a client that drops out counts as
-unchanged.
+A client that drops out counts as unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,40 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.kernels.arrays import Floats
+from fedkge.agreement import plan_of, union_session, weights_digest
+from fedkge.client.holdings import Holding, labels_of
 from fedkge.client.keyring import Keyring
-from fedkge.client.models import build_model
 from fedkge.client.participant import Participant
 from fedkge.client.secrets import Secrets
 from fedkge.client.state import StateFiles
-from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient, union_session
+from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, MessageError, RefusedError, TamperError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
-from fedkge.metrics import RANKING, TRAINING, SummedScalars
+from fedkge.metrics import RANKING, TRAINING, MetricSums
 
 __all__ = ["SecureParticipant"]
 
 Words = NDArray[np.uint32]
-Letters = Mapping[str, bytes]
-
-
-@dataclass(frozen=True, eq=False)
-class Holding:
-    """Which rows of a shared table this client has."""
-
-    rows: NDArray[np.int64]  # shared row of each local row
-    local: NDArray[np.int64]  # the local rows that are shared
-    places: NDArray[np.int64]  # where each of them stands among the shared rows
-
-    @classmethod
-    def of(cls, rows: NDArray[np.int64], shared: NDArray[np.int32] | None) -> Holding:
-        if shared is None:
-            nothing = np.zeros(0, dtype=np.int64)
-            return cls(rows, nothing, nothing)
-        local = np.flatnonzero(np.isin(rows, shared))
-        return cls(rows, local, np.searchsorted(shared, rows[local]))
+Messages = Mapping[str, bytes]
 
 
 class SecureParticipant(Participant):
@@ -71,11 +52,7 @@ class SecureParticipant(Participant):
         self.run = run
         self.keys = keys
         self.tables: dict[str, SharedTable] = {}
-        self.holdings: dict[str, Holding] = {}
-        self.reference: dict[str, Floats] = {}  # the shared rows as last broadcast, in the order of `local`
-        self._base: dict[str, Floats] = {}
         self._unions: dict[str, UnionClient] = {}
-        self._load_tables(files)
         super().__init__(client, graph, experiment, files, every_round, simulated)
 
     @cached_property
@@ -89,30 +66,32 @@ class SecureParticipant(Participant):
 
     @property
     def plan(self) -> Plan:
-        roster, privacy = self.secrets.keyring.roster, self.experiment.privacy
-        quorum = privacy.quorum(len(roster))
-        return Plan(roster, self.run, quorum, privacy.clip, privacy.consistency, self.tables)
+        return plan_of(self.secrets.keyring.roster, self.run, self.experiment.privacy, self.tables)
 
     # Before the first round: the union, and who is in the plan.
 
     def join(self, download: Download) -> Upload:
         """Begin the union, or go on with the one that was made; with nothing to share there is none."""
-        if not download.facts["shared"]:
+        if not self.strategy.shared:
             return super().join(download)
-        if not download.facts.get("secure"):
+        self._agree(download.metadata)
+        if not download.metadata.get("secure"):
             raise RefusedError(
                 "the server asks for labels in the clear, but privacy.secure_aggregation is on; "
                 "set it to false on all sides to agree"
             )
-        if self.secrets.answered(_asked(download.letters)) is None:  # else the answer was lost on the way
+        requests = self._of_tables(download.protocol)
+        if self.secrets.answered(_asked(requests)) is None:  # else the answer was lost on the way
             self.secrets.forget_sessions()
-            if download.letters:
-                self.tables, self.holdings, self._base, self._unions = {}, {}, {}, {}
+            if download.metadata["fresh"]:
+                self.tables, self.holdings, self._unions = {}, {}, {}
             self.files.forget_after(download.round)
             self.restore(download.round)
-        widths = {name: self.model.tables[name].shape[1] for name in download.facts["shared"]}
         return Upload(
-            download.round, self.client, facts={"widths": widths}, letters=self._unite(download.letters)
+            download.round,
+            self.client,
+            metadata={"parameters": self.shapes()},
+            protocol=self._unite(requests),
         )
 
     def assign(self, download: Download) -> Upload:
@@ -122,21 +101,23 @@ class SecureParticipant(Participant):
 
     def unite(self, download: Download) -> Upload:
         """One step of the union."""
-        return Upload(download.round, self.client, letters=self._unite(download.letters))
+        return Upload(download.round, self.client, protocol=self._unite(download.protocol))
 
     def advertise(self, download: Download) -> Upload:
         """Learn what the server found out, then open the session it wants to begin."""
-        for letter, listing in download.letters.items():
-            self._take_listing(letter.removeprefix("listing "), listing)
+        for key, listing in download.protocol.items():
+            self._take_listing(key.removeprefix("listing "), listing)
         if download.tables:
             self._take_shared({name: table.ids for name, table in download.tables.items()})
+        if download.metadata["next"]["purpose"] == "holders":
+            self._take_weights()
         session = self._session(download, "next")
         return self._answer(download, f"advertise {session.id.hex()}", lambda: self._advertise(session))
 
     def share(self, download: Download) -> Upload:
         """Deal the shares of a session's keys."""
         session = self._session(download, "next")
-        keys = download.letters["keys"]
+        keys = download.protocol["keys"]
         return self._answer(
             download,
             f"share {session.id.hex()}",
@@ -159,16 +140,13 @@ class SecureParticipant(Participant):
             return super().train(download)
         if download.round < self.round:
             raise RefusedError(f"round {download.round} is over: this client trained round {self.round}")
-        if self.round != download.round:
-            self.merge(download.tables)
-            self.files.prune(download.facts["keep"], until=download.facts["settled"])
-            self._train(download.round)
+        self.advance(download)
         return self._masked(download, "delta", None)
 
     def consent(self, download: Download) -> Upload:
         """Sign over whom the sum goes, where all clients compare what the server shows them."""
         session = self._session(download, "sum")
-        survivors = download.letters["survivors"]
+        survivors = download.protocol["survivors"]
         return self._answer(
             download,
             f"consent {session.id.hex()}",
@@ -178,14 +156,14 @@ class SecureParticipant(Participant):
     def unmask(self, download: Download) -> Upload:
         """Help to unmask the sum, once and for one set of survivors; deal the next session's shares."""
         session = self._session(download, "sum")
-        following = self._session(download, "next") if "keys" in download.letters else None
+        following = self._session(download, "next") if "keys" in download.protocol else None
 
-        def answer() -> Letters:
-            letters = {"reveal": self.secrets.machine(session).unmask(download.letters["survivors"])}
+        def answer() -> Messages:
+            messages = {"reveal": self.secrets.machine(session).unmask(download.protocol["survivors"])}
             if following is not None:
-                letters["shares"] = self.secrets.machine(following).share_keys(download.letters["keys"])
+                messages["shares"] = self.secrets.machine(following).share_keys(download.protocol["keys"])
             self.secrets.close(session)
-            return letters
+            return messages
 
         return self._answer(download, f"unmask {session.id.hex()}", answer)
 
@@ -193,55 +171,31 @@ class SecureParticipant(Participant):
         upload = super().evaluate(download)
         if not self.tables:
             return upload
-        masked = self._masked(download, "valid", _ranking(upload.facts, "valid"))
-        return replace(masked, facts=_spent(upload.facts))
+        masked = self._masked(download, "valid", _ranking(upload.metadata, "valid"))
+        return replace(masked, metadata=_spent(upload.metadata))
 
     def test(self, download: Download) -> Upload:
         upload = super().test(download)
         if not self.tables:
             return upload
-        facts = upload.facts
-        own = {split: facts[split] for split in ("valid", "test")}
-        (self.files.folder / "test.json").write_text(json.dumps(own), encoding="utf-8")
-        digest = np.frombuffer(bytes.fromhex(facts["digest"]), dtype="<u4")
-        words = [_ranking(facts, "valid"), _ranking(facts, "test"), digest.astype(np.uint32)]
+        metadata = upload.metadata
+        scores = {split: metadata[split] for split in ("valid", "test")}
+        (self.files.folder / "test.json").write_text(json.dumps(scores), encoding="utf-8")
+        digest = np.frombuffer(bytes.fromhex(metadata["digest"]), dtype="<u4")
+        words = [_ranking(metadata, "valid"), _ranking(metadata, "test"), digest.astype(np.uint32)]
         masked = self._masked(download, "test", np.concatenate(words))
-        return replace(masked, facts=_spent(facts))
-
-    # State.
-
-    def restore(self, until: int) -> None:
-        super().restore(until)
-        state = self.files.newest(until) if self.tables else None
-        stored = {} if state is None else state.tables
-        self.reference = {
-            name: stored.get(f"reference.{name}", self._initial(name)) for name in self.holdings
-        }
-
-    def kept(self) -> Mapping[str, Floats]:
-        references = {f"reference.{name}": rows for name, rows in self.reference.items()}
-        return {**self.model.tables, **references}
+        return replace(masked, metadata=_spent(metadata))
 
     def merge(self, tables: Mapping[str, Table]) -> None:
-        """Initial rows plus the server's offsets, in the place of its own."""
         for name, table in tables.items():
-            shared, holding = self.tables[name].shared, self.holdings[name]
+            shared = self.tables[name].shared if name in self.tables else None
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
-            self.reference[name] = self._initial(name) + table.rows[holding.places]
-            self.model.tables[name][holding.local] = self.reference[name]
-
-    def _initial(self, name: str) -> Floats:
-        """The shared rows before any training: seed and label alone decide them."""
-        if name not in self._base:
-            model = build_model(self.experiment.model, self.graph, self.experiment.seed)
-            for each, holding in self.holdings.items():
-                self._base[each] = model.tables[each][holding.local].copy()
-        return self._base[name]
+        super().merge(tables)
 
     # The protocols.
 
-    def _unite(self, requests: Letters) -> Letters:
+    def _unite(self, requests: Messages) -> Messages:
         if not requests:
             return {}
         known = self.secrets.answered(_asked(requests))
@@ -249,16 +203,22 @@ class SecureParticipant(Participant):
             return known
         replies = {}
         with self.secrets.timed():
-            for letter, request in requests.items():
-                name = letter.removeprefix("union ")
+            for key, request in requests.items():
+                name = key.removeprefix("union ")
                 union = self._union(name)
-                replies[letter] = union.answer(request)
+                replies[key] = union.answer(request)
                 self.secrets.notes[name] = union.export_secrets()
         return self.secrets.settle(_asked(requests), replies)
 
+    def _of_tables(self, requests: Messages) -> Messages:
+        """The server does not know yet which of what is shared has labels."""
+        return {
+            key: value for key, value in requests.items() if key.removeprefix("union ") in self.model.tables
+        }
+
     def _union(self, name: str) -> UnionClient:
         if name not in self._unions:
-            labels = {"entity": self.graph.entity_labels, "relation": self.graph.relation_labels}[name]
+            labels = labels_of(self.model, self.graph, name)
             roster = self.secrets.keyring.roster
             session = union_session(roster, self.run, name, self.experiment.privacy)
             kind, _ = UNION_MODES[self.experiment.privacy.union]
@@ -270,15 +230,24 @@ class SecureParticipant(Participant):
 
     def _take_listing(self, name: str, listing: bytes) -> None:
         with self.secrets.timed():
-            found = self._union(name).finish(listing)
+            union = self._union(name).finish(listing)
+        if name in self.tables and self.tables[name].digest != union.digest:
+            raise TamperError(f"the server shows another list of the {name} table than before")
+        self._take_rows(name, union.rows, union.num_rows, union.digest)
+
+    def _take_weights(self) -> None:
+        """Weights belong to the model, so that every client holds every row of them."""
+        for name in self.strategy.shared:
+            if name not in self.model.tables:
+                rows = np.arange(len(self._start[name]))
+                self._take_rows(name, rows, len(rows), weights_digest(*self._start[name].shape))
+
+    def _take_rows(self, name: str, rows: NDArray[np.int64], num_rows: int, digest: bytes) -> None:
         if name in self.tables:  # asked again
-            if self.tables[name].digest != found.digest:
-                raise TamperError(f"the server shows another list of the {name} table than before")
             return
-        width = self.model.tables[name].shape[1]
-        table = SharedTable(found.num_rows, width, found.digest)
+        table = SharedTable(num_rows, self._start[name].shape[1], digest)
         self.tables = dict(sorted({**self.tables, name: table}.items()))
-        self.holdings[name] = Holding.of(found.rows, None)
+        self.holdings[name] = Holding.of(rows, None)
         self._save_tables()
 
     def _take_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> None:
@@ -290,20 +259,19 @@ class SecureParticipant(Participant):
         self.holdings = {
             name: Holding.of(holding.rows, shared[name]) for name, holding in self.holdings.items()
         }
-        self._base = {}
         self.reference = {name: self._initial(name) for name in self.holdings}
         self.secrets.notes, self._unions = {}, {}  # the union is over
         self._save_tables()
 
     def _session(self, download: Download, which: str) -> Session:
         """The session that the server names: this round's or the next one's, over this client's own plan."""
-        named = download.facts[which]
+        named = download.metadata[which]
         round = named["round"]
         if round is not None and round not in (download.round, download.round + 1):
             raise RefusedError(f"a sum of round {round} is named in round {download.round}")
         return self.plan.session(named["purpose"], round, named["attempt"])
 
-    def _advertise(self, session: Session) -> Letters:
+    def _advertise(self, session: Session) -> Messages:
         return {"advert": self.secrets.machine(session).advertise()}
 
     def _masked(self, download: Download, purpose: str, words: Words | None) -> Upload:
@@ -311,10 +279,10 @@ class SecureParticipant(Participant):
         session = self._session(download, "sum")
         if session.purpose != purpose:
             raise MessageError(f"a sum '{session.purpose}' is named where '{purpose}' is expected")
-        following = self._session(download, "next") if download.facts.get("next") else None
+        following = self._session(download, "next") if download.metadata.get("next") else None
 
-        def answer() -> Letters:
-            machine, delivery = self.secrets.machine(session), download.letters["delivery"]
+        def answer() -> Messages:
+            machine, delivery = self.secrets.machine(session), download.protocol["delivery"]
             if words is None:
                 masked = machine.mask_in_place(delivery, self._write_delta)
             else:
@@ -325,18 +293,20 @@ class SecureParticipant(Participant):
 
     def _answer(self, download: Download, question: str, answer: Any) -> Upload:
         """Answer each question once; asked again, say the same."""
-        letters = self.secrets.answered(question)
-        if letters is None:
+        messages = self.secrets.answered(question)
+        if messages is None:
             with self.secrets.timed():
-                letters = self.secrets.settle(question, answer())
-        return Upload(download.round, self.client, letters=letters)
+                messages = self.secrets.settle(question, answer())
+        return Upload(download.round, self.client, protocol=messages)
 
     def _write_delta(self, words: Words) -> None:
-        """Over zeros, how far training moved each shared row that is held; then the figures."""
+        """Over zeros, how far training moved each shared row that is held and selected; then the scalars."""
         start = clipped = values = 0
         for name, table in self.tables.items():
             holding = self.holdings[name]
-            moved = self.model.tables[name][holding.local].astype(np.float64) - self.reference[name]
+            moved = self.step(name)
+            if name in self.sent:
+                moved[~self.sent[name]] = 0.0
             encoded = self.plan.fixed_point.encode(moved)
             block = words[start : start + table.num_words].reshape(-1, table.width)
             block[holding.places] = encoded.words.reshape(-1, table.width)
@@ -344,16 +314,16 @@ class SecureParticipant(Participant):
             clipped += encoded.num_clipped
             values += moved.size
         crypto, self.secrets.seconds = self.secrets.seconds, 0.0
-        figures = {
-            "loss": max(float(self.facts["loss"] or 0.0), 0.0),
-            "triples": self.facts["triples"],
-            "seconds": float(self.facts["seconds"]),
+        scalars = {
+            "loss": max(float(self.metadata["loss"] or 0.0), 0.0),
+            "triples": self.metadata["triples"],
+            "seconds": float(self.metadata["seconds"]),
             "crypto": crypto,
-            "rss_mb": float(self.facts["rss_mb"]),
+            "rss_mb": float(self.metadata["rss_mb"]),
             "clipped": clipped,
             "values": values,
         }
-        words[start:] = TRAINING.encode(figures)
+        words[start:] = TRAINING.encode(scalars)
 
     def _save_tables(self) -> None:
         arrays: dict[str, NDArray[Any]] = {}
@@ -365,8 +335,8 @@ class SecureParticipant(Participant):
                 arrays[f"{name}.shared"] = np.ascontiguousarray(table.shared)
         self.files.save_arrays("holdings", arrays)
 
-    def _load_tables(self, files: StateFiles) -> None:
-        arrays = files.load_arrays("holdings")
+    def _load_holdings(self) -> None:
+        arrays = self.files.load_arrays("holdings")
         for name in sorted(key.removesuffix(".shape") for key in arrays if key.endswith(".shape")):
             num_rows, width = map(int, arrays[f"{name}.shape"])
             shared = arrays.get(f"{name}.shared")
@@ -374,15 +344,16 @@ class SecureParticipant(Participant):
             self.holdings[name] = Holding.of(arrays[f"{name}.rows"], shared)
 
 
-def _asked(requests: Letters) -> str:
+def _asked(requests: Messages) -> str:
     """A name for these requests of a union."""
     return f"union {hashlib.sha256(b''.join(requests.values())).hexdigest()}"
 
 
-def _spent(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _spent(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What private training has cost is said in the open: it follows from public numbers."""
-    return {"privacy": facts["privacy"]} if "privacy" in facts else {}
+    return {"privacy": metadata["privacy"]} if "privacy" in metadata else {}
 
 
-def _ranking(facts: Mapping[str, Any], split: str) -> Words:
-    return RANKING.encode(SummedScalars.of_metric_sums(facts[split], float(facts[f"{split}_seconds"])))
+def _ranking(metadata: Mapping[str, Any], split: str) -> Words:
+    seconds = float(metadata[f"{split}_seconds"])
+    return RANKING.encode(MetricSums.from_json(metadata[split]).scalars(seconds))

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.arrays import Floats
 from fedkge.errors import DataError
 from fedkge.storage import staged, storage_errors
 
 __all__ = ["ClientState", "StateFiles"]
 
-_OPTIMIZER = "optimizer/"
-
 
 @dataclass(frozen=True)
 class ClientState:
-    """What a client is after a round: its tables, and what it told the server about that round."""
+    """What a client is after a round: its parameters, and what it told the server about that round."""
 
     round: int
     tables: Mapping[str, Floats]
-    optimizer: Mapping[str, NDArray[Any]]  # empty unless it is kept between rounds
-    facts: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    weights: Mapping[str, Floats] = field(default_factory=dict)
+    optimizer: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # empty unless kept between rounds
+    reference: Mapping[str, Floats] = field(default_factory=dict)  # the shared rows as last broadcast
+    sent: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # which of them travelled last
+    memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of the strategy
+
+
+_GROUPS = ("weights", "optimizer", "reference", "sent", "memory")
 
 
 class StateFiles:
@@ -40,8 +46,10 @@ class StateFiles:
             folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, state: ClientState) -> None:
-        metadata = {"round": str(state.round), "facts": json.dumps(state.facts)}
-        arrays = {**state.tables, **{f"{_OPTIMIZER}{key}": array for key, array in state.optimizer.items()}}
+        metadata = {"round": str(state.round), "metadata": json.dumps(state.metadata)}
+        arrays = dict(state.tables)
+        for group in _GROUPS:
+            arrays |= {f"{group}/{key}": array for key, array in getattr(state, group).items()}
         with staged(self._path(state.round), private=True) as path:
             save_file(arrays, path, metadata)
 
@@ -55,20 +63,11 @@ class StateFiles:
             raise DataError(
                 f"{path}: the client's state cannot be read ({error}); start the run anew"
             ) from error
-        kept = {
-            key.removeprefix(_OPTIMIZER): array for key, array in arrays.items() if key.startswith(_OPTIMIZER)
-        }
-        tables = {name: array for name, array in arrays.items() if not name.startswith(_OPTIMIZER)}
-        return ClientState(int(metadata["round"]), tables, kept, json.loads(metadata["facts"]))
-
-    def save_rows(self, rows: Mapping[str, Ids]) -> None:
-        """Which shared rows its labels have; the same for the whole run."""
-        with staged(self.folder / "rows.safetensors") as path:
-            save_file(dict(rows), path)
-
-    def load_rows(self) -> dict[str, Ids]:
-        path = self.folder / "rows.safetensors"
-        return load_file(path) if path.exists() else {}
+        groups: dict[str, dict[str, NDArray[Any]]] = {group: {} for group in ("tables", *_GROUPS)}
+        for key, array in arrays.items():
+            group, slash, name = key.partition("/")
+            groups[group if slash else "tables"][name if slash else key] = array
+        return ClientState(int(metadata["round"]), metadata=json.loads(metadata["metadata"]), **groups)
 
     def save_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Something that stays the same for the whole run."""

@@ -4,7 +4,7 @@ from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregation
 from fedkge.crypto.fixed_point import Encoded, FixedPoint
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
-from fedkge.crypto.plan import DIGEST_WORDS, Plan, SharedTable, union_session
+from fedkge.crypto.plan import DIGEST_WORDS, Plan, SharedTable
 from fedkge.crypto.rings import FIELD61, WORD32
 from fedkge.crypto.roster import Roster, default_threshold
 from fedkge.crypto.session import Session
@@ -30,5 +30,4 @@ __all__ = [
     "UnionServer",
     "UnionSession",
     "default_threshold",
-    "union_session",
 ]

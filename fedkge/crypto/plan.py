@@ -17,28 +17,11 @@ from numpy.typing import NDArray
 from fedkge.crypto.fixed_point import FixedPoint
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
-from fedkge.crypto.union.union_session import UnionSession
 from fedkge.errors import MessageError
-from fedkge.experiment import PrivacySettings
-from fedkge.metrics import RANKING, TRAINING
 
-__all__ = ["DIGEST_WORDS", "Plan", "SharedTable", "union_session"]
+__all__ = ["DIGEST_WORDS", "Plan", "SharedTable"]
 
 DIGEST_WORDS = 8  # a SHA-256 as words: their sum tells equal runs apart, and no client's own digest
-
-
-def union_session(roster: Roster, run: str, name: str, privacy: PrivacySettings) -> UnionSession:
-    """The union of one table, as client and server each derive it from their own settings."""
-    oblivious = privacy.union == "oprf"
-    return UnionSession(
-        roster,
-        run,
-        name,
-        threshold=privacy.quorum(len(roster)),
-        signed=privacy.consistency,
-        helpers=tuple(range(privacy.helpers)) if oblivious else (),
-        budget=privacy.query_budget if oblivious else 0,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +48,7 @@ class Plan:
     clip: float
     signed: bool  # every sum has a consistency round
     tables: Mapping[str, SharedTable]
+    scalars: Mapping[str, int]  # purpose of a sum -> how many words stand behind its rows
 
     def with_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> Plan:
         tables = {name: replace(table, shared=shared[name]) for name, table in self.tables.items()}
@@ -72,13 +56,7 @@ class Plan:
 
     def session(self, purpose: str, round: int | None, attempt: int) -> Session:
         """One sum; holder counts need every client, since another cohort's would reveal who is missing."""
-        lengths = {
-            "holders": sum(table.num_rows for table in self.tables.values()),
-            "delta": sum(table.num_words for table in self.tables.values()) + TRAINING.num_words,
-            "valid": RANKING.num_words,
-            "test": 2 * RANKING.num_words + DIGEST_WORDS,
-        }
-        if purpose not in lengths or (purpose == "holders") != (round is None):
+        if purpose not in ("holders", *self.scalars) or (purpose == "holders") != (round is None):
             raise MessageError(f"there is no sum '{purpose}' of round {round}")
         everybody = purpose in ("holders", "test")
         return Session(
@@ -86,12 +64,18 @@ class Plan:
             self.run,
             round,
             purpose,
-            lengths[purpose],
+            self._length(purpose),
             threshold=len(self.roster) if everybody else self.threshold,
             signed=self.signed,
             attempt=attempt,
             context=self._listings if purpose == "holders" else self._context,
         )
+
+    def _length(self, purpose: str) -> int:
+        if purpose == "holders":
+            return sum(table.num_rows for table in self.tables.values())
+        rows = sum(table.num_words for table in self.tables.values()) if purpose == "delta" else 0
+        return rows + self.scalars[purpose]
 
     @cached_property
     def fixed_point(self) -> FixedPoint:

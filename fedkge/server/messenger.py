@@ -41,6 +41,7 @@ class Messenger:
         self.records = records
         self.transcript = transcript
         self.node_of: dict[int, int] = {}
+        self.last_failure = ""
 
     @property
     def clients(self) -> list[int]:
@@ -53,7 +54,7 @@ class Messenger:
         if len(answers) < num_clients:
             raise FederationError(
                 f"{len(answers)} of {num_clients} clients joined; the reasons are in "
-                f"{self.records.folder / 'failures.csv'}"
+                f"{self.records.folder / 'failures.csv'}: {self.last_failure}"
             )
         named = sorted(upload.client for upload in answers.values())
         if named != list(range(num_clients)):
@@ -67,12 +68,12 @@ class Messenger:
         kind: str,
         phase: str,
         round: int,
-        letters: Mapping[int, Mapping[str, bytes]] | None = None,
+        protocol: Mapping[int, Mapping[str, bytes]] | None = None,
         fewest: int | None = None,
     ) -> dict[int, Upload]:
         """The answers by client; whoever failed is asked again if so configured, and left out otherwise.
 
-        `letters` are for one client each, and travel beside what all are told. Without `fewest` answers,
+        `protocol` are for one client each, and travel beside what all are told. Without `fewest` answers,
         which are federation.min_clients unless given, the run stops.
         """
         answers: dict[int, Upload] = {}
@@ -82,7 +83,7 @@ class Messenger:
                 break
             if attempt:
                 _log.warning("round %d: asking %d clients again", round, len(missing))
-            answers |= self._ask_once(missing, kind, phase, round, letters or {})
+            answers |= self._ask_once(missing, kind, phase, round, protocol or {})
         if fewest is None:
             fewest = min(self.settings.min_clients, len(self.node_of))
         if len(answers) < fewest:
@@ -99,7 +100,7 @@ class Messenger:
         kind: str,
         phase: str,
         round: int,
-        letters: Mapping[int, Mapping[str, bytes]],
+        protocol: Mapping[int, Mapping[str, bytes]],
     ) -> dict[int, Upload]:
         # One object for all who are told the same: it is encoded once, and an engine can send it once.
         contents = {
@@ -107,9 +108,9 @@ class Messenger:
         }
         payloads = {client: contents[id(download)] for client, download in downloads.items()}
         own = {
-            client: encode(Download(round, letters=letters[client]))
+            client: encode(Download(round, protocol=protocol[client]))
             for client in downloads
-            if client in letters
+            if client in protocol
         }
         entries = [
             Entry(round, phase, client, "down", len(raw) + len(own.get(client, b"")))
@@ -147,6 +148,7 @@ class Messenger:
         )
         for client, why in sorted(failures.items()):
             _log.warning("round %d, %s: client %d failed: %s", round, phase, client, why)
+            self.last_failure = f"client {client}: {why}"
 
     def _wait_for(self, num_clients: int) -> list[int]:
         """Nodes may take a while to appear."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ class Privacy:
     accounts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of private training, by client
 
     @classmethod
-    def without_protection(cls, shared: Sequence[str]) -> Privacy:
+    def without_protection(cls, shared: Collection[str]) -> Privacy:
         """Tables as they are, from each client by name."""
         if not shared:
             return cls("none", False, False, {}, None, (_SCORES,))
@@ -115,7 +115,7 @@ _HOLDERS = {
 }
 
 
-def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
+def check_privacy(experiment: Experiment, shared: Collection[str]) -> None:
     """Refuse settings under which the protection would not hold; strategies that share nothing need none."""
     privacy, federation, n = experiment.privacy, experiment.federation, experiment.data.clients
     if not shared:
@@ -124,11 +124,6 @@ def check_privacy(experiment: Experiment, shared: Sequence[str]) -> None:
         raise SettingError(
             "federation.weighting: 'triples' tells how many triples each row has, confidential ones as well; "
             'set federation.weighting = "holders", or privacy.dp.mode = "off"'
-        )
-    if federation.own_entities and "entity" in shared:
-        raise SettingError(
-            f"federation.own_entities: {federation.strategy} shares entity rows, which must start alike "
-            "everywhere; leave it out, or use FedR"
         )
     if not privacy.secure_aggregation:
         if privacy.union != "plain":

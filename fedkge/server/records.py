@@ -43,15 +43,17 @@ class Records:
         with storage_errors(self.folder), self._path(name).open("a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
 
-    def save_checkpoint(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Tables and facts of one moment, with the lengths that the CSVs had then."""
+    def save_checkpoint(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
+        """Tables and metadata of one moment, with the lengths that the CSVs had then."""
         lengths = {name: self._path(name).stat().st_size for name in _FILES}
         with storage_errors(self.folder):
-            tables = f"tables-{facts['round']}.safetensors"
+            tables = f"tables-{metadata['round']}.safetensors"
             with staged(self.folder / "checkpoint" / tables) as path:
                 save_file(dict(arrays), path)
             with staged(self.folder / "checkpoint" / "server.json") as path:
-                path.write_text(json.dumps({**facts, "tables": tables, "lengths": lengths}), encoding="utf-8")
+                path.write_text(
+                    json.dumps({**metadata, "tables": tables, "lengths": lengths}), encoding="utf-8"
+                )
             for old in (self.folder / "checkpoint").glob("tables-*.safetensors"):
                 if old.name != tables:
                     old.unlink()
@@ -62,15 +64,15 @@ class Records:
         if not path.exists():
             return None
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            arrays = load_file(self.folder / "checkpoint" / facts.pop("tables"))
+            metadata = json.loads(path.read_text(encoding="utf-8"))
+            arrays = load_file(self.folder / "checkpoint" / metadata.pop("tables"))
         except Exception as error:  # a damaged file of either format
             raise DataError(
                 f"{path.parent}: the checkpoint cannot be read ({error}); start the run anew"
             ) from error
-        for name, length in facts.pop("lengths").items():
+        for name, length in metadata.pop("lengths").items():
             os.truncate(self._path(name), length)
-        return arrays, facts
+        return arrays, metadata
 
     def count_start(self) -> int:
         """How often this run was begun or resumed, this time included."""

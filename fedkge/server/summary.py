@@ -12,22 +12,22 @@ import numpy as np
 from fedkge.experiment import Experiment
 from fedkge.metrics import MetricSums
 from fedkge.server.ledger import Ledger
-from fedkge.server.strategy import Outcome
+from fedkge.server.loop import Outcome
 
 __all__ = ["experiment_hash", "metrics_of", "summarise"]
 
 
 def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers: int) -> dict[str, Any]:
     """The content of summary.json."""
-    standing = outcome.standing
-    busy = (standing.trained + standing.ranked + standing.crypto) / min(workers, experiment.data.clients)
+    state = outcome.state
+    busy = (state.trained + state.ranked + state.crypto) / min(workers, experiment.data.clients)
     return {
         "utility": {
             "test": metrics_of(outcome.test),
             "valid": metrics_of(outcome.valid),
-            "best_round": standing.best_round,
+            "best_round": state.best_round,
             "per_client": {
-                str(client): {split: metrics_of(moments) for split, moments in splits.items()}
+                str(client): {split: metrics_of(sums) for split, sums in splits.items()}
                 for client, splits in outcome.per_client.items()
             },
         },
@@ -35,22 +35,22 @@ def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers:
             "bytes_up": ledger.total("up"),
             "bytes_down": ledger.total("down"),
             "by_phase": ledger.by_phase(),
-            "rounds": standing.round,
-            "rounds_to_target": standing.target_round,
-            "bytes_to_target": standing.target_bytes,
+            "rounds": state.round,
+            "rounds_to_target": state.target_round,
+            "bytes_to_target": state.target_bytes,
         },
         "leakage": {},
         "privacy": outcome.privacy.report(),
         "speed": {
-            "train_triples_per_s": standing.triples / standing.trained if standing.trained else 0.0,
-            "eval_triples_per_s": standing.evaluated / standing.ranked if standing.ranked else 0.0,
-            "seconds_training": standing.trained,
-            "seconds_ranking": standing.ranked,
+            "train_triples_per_s": state.triples / state.trained if state.trained else 0.0,
+            "eval_triples_per_s": state.evaluated / state.ranked if state.ranked else 0.0,
+            "seconds_training": state.trained,
+            "seconds_ranking": state.ranked,
             "seconds_engine": max(outcome.seconds - busy, 0.0),
-            "seconds_crypto": standing.crypto,
+            "seconds_crypto": state.crypto,
             "seconds_setup": outcome.setup_seconds,
             "seconds_total": outcome.setup_seconds + outcome.seconds,
-            "peak_rss_mb": standing.peak_rss_mb,
+            "peak_rss_mb": state.peak_rss_mb,
         },
         "experiment_hash": experiment_hash(experiment),
         "result_hash": _result_hash(outcome),
@@ -62,18 +62,18 @@ def experiment_hash(experiment: Experiment) -> str:
     return experiment.digest()
 
 
-def metrics_of(moments: MetricSums) -> dict[str, Any]:
+def metrics_of(sums: MetricSums) -> dict[str, Any]:
     """Means, their intervals, and over how many triples."""
-    means, intervals = moments.means(), moments.intervals()
+    means, intervals = sums.means(), sums.intervals()
     values = {name: {"value": means[name], "interval": list(intervals[name])} for name in means}
-    return {**values, "count": moments.count, "unseen": moments.unseen}
+    return {**values, "count": sums.count, "unseen": sums.unseen}
 
 
 def _result_hash(outcome: Outcome) -> str:
     """A digest of the clients' final tables, the shared tables and all metrics: equal when the bits are."""
     digest = hashlib.sha256()
-    for client, own in sorted(outcome.digests.items()):
-        digest.update(f"{client}:{own}\n".encode())
+    for client, parameters in sorted(outcome.digests.items()):
+        digest.update(f"{client}:{parameters}\n".encode())
     for name, table in sorted(outcome.tables.items()):
         digest.update(name.encode() + np.ascontiguousarray(table.ids).tobytes() + table.rows.tobytes())
     metrics: Mapping[str, Any] = {"test": vars(outcome.test), "valid": vars(outcome.valid)}

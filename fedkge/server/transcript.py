@@ -1,4 +1,8 @@
-"""What the server received and what it made of it, kept for whoever asks what a curious server learns."""
+"""What the server received and what it made of it, kept for whoever asks what a curious server learns.
+
+Tables hold offsets of shared rows from their initial rows, and uploads hold steps: a client's row after a
+round is its initial row + the offset before that round + its step.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from fedkge.crypto.union.listing import NameListing
 from fedkge.errors import InputError
 from fedkge.exchange import Table, Upload, decode
-from fedkge.server.union import PlainUnion
 from fedkge.storage import staged
 
 __all__ = ["Recording", "Transcript"]
 
+_PARTS = ("ids", "rows")
 _KEPT = {"query.join": "join", "train": "train"}  # the answers that say something about a client's graph
 
 
@@ -51,16 +56,22 @@ class Transcript:
             save_file({"empty": np.zeros(0), **counts}, place / "holders.safetensors")
             self._write("join", place)
 
-    def settle_round(self, round: int, tables: Mapping[str, Table], may_end: bool) -> None:
+    def settle_round(
+        self, round: int, before: Mapping[str, Table], after: Mapping[str, Table], may_end: bool
+    ) -> None:
+        """The server's tables as broadcast for a round and as they are after it, and the clients' answers."""
         if not self.on or not (may_end or self.record == "every"):
             self._heard.pop("train", None)  # who is absent next time must not appear with this
             return
         with staged(self.folder / f"round-{round:06}") as place:
             place.mkdir()
-            arrays = {
-                f"{name}.{part}": getattr(t, part) for name, t in tables.items() for part in ("ids", "rows")
-            }
-            save_file({"empty": np.zeros(0), **arrays}, place / "tables.safetensors")
+            for name, tables in (("before", before), ("tables", after)):
+                arrays = {
+                    f"{kind}.{part}": getattr(table, part)
+                    for kind, table in tables.items()
+                    for part in _PARTS
+                }
+                save_file({"empty": np.zeros(0), **arrays}, place / f"{name}.safetensors")
             self._write("train", place)
         if self.record == "last":
             for old in self.folder.glob("round-*"):
@@ -93,27 +104,35 @@ class Recording:
     def rounds(self) -> list[int]:
         return sorted(int(path.name.removeprefix("round-")) for path in self.folder.glob("round-*"))
 
-    def union(self, name: str) -> PlainUnion | None:
-        """Labels and who holds them, if the clients said so in the clear."""
-        said = {client: upload.facts.get("labels", {}).get(name) for client, upload in self.joined.items()}
-        return None if None in said.values() else PlainUnion.of(said)
+    def union(self, name: str) -> NameListing | None:
+        """The labels of a table by row, if the clients said them in the clear."""
+        told = [upload.metadata.get("labels", {}).get(name) for upload in self.joined.values()]
+        return None if None in told else NameListing(()).append(label for labels in told for label in labels)
 
     @property
     def holders(self) -> dict[str, NDArray[Any]]:
         """How many clients hold each row of a table, where the server learned no more than that."""
-        found = load_file(self.folder / "union" / "holders.safetensors")
-        return {name: counts for name, counts in found.items() if name != "empty"}
+        counts = load_file(self.folder / "union" / "holders.safetensors")
+        return {name: array for name, array in counts.items() if name != "empty"}
 
     @cached_property
     def joined(self) -> dict[int, Upload]:
         return self._uploads(self.folder / "union")
 
     def uploads(self, round: int) -> dict[int, Upload]:
+        """The clients' answers in a round: steps in the open, or masked vectors."""
         return self._uploads(self._place(round))
 
+    def before(self, round: int) -> dict[str, Table]:
+        """The offsets that clients were sent for a round."""
+        return self._tables(self._place(round) / "before.safetensors")
+
     def tables(self, round: int) -> dict[str, Table]:
-        """The server's own tables after a round."""
-        arrays = load_file(self._place(round) / "tables.safetensors")
+        """The offsets after a round."""
+        return self._tables(self._place(round) / "tables.safetensors")
+
+    def _tables(self, path: Path) -> dict[str, Table]:
+        arrays = load_file(path)
         names = sorted(key.removesuffix(".ids") for key in arrays if key.endswith(".ids"))
         return {name: Table(arrays[f"{name}.ids"], arrays[f"{name}.rows"]) for name in names}
 

@@ -7,7 +7,7 @@ import pytest
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.app import check_strategy
-from fedkge.server.strategy import STRATEGIES, FedE, Federation
+from fedkge.strategy import STRATEGIES, FedE, Federation
 
 OPEN = ["privacy.secure_aggregation=false", "privacy.union=plain"]
 

@@ -11,8 +11,8 @@ def test_an_absent_client_does_not_appear_with_an_older_upload(tmp_path: Path) -
     transcript = Transcript(tmp_path, "last")
     transcript.hear("train", 0, b"first")
     transcript.hear("train", 1, b"first")
-    transcript.settle_round(1, {}, may_end=False)
+    transcript.settle_round(1, {}, {}, may_end=False)
     transcript.hear("train", 0, b"second")
-    transcript.settle_round(2, {}, may_end=True)
+    transcript.settle_round(2, {}, {}, may_end=True)
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("round-000002/*.bin")}
     assert kept == {"client-0.bin": b"second"}

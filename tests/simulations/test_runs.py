@@ -14,16 +14,17 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from fedkge.client.models import build_model
 from fedkge.client.participant import Participant
 from fedkge.datasets import load_graph
 from fedkge.errors import FederationError, InputError, StorageError, UnknownNameError
 from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server import records
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.worker import Worker
+from fedkge.strategy import STRATEGIES
 from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
 
 Tiny = Callable[..., Experiment]
@@ -60,13 +61,18 @@ def test_only_the_shared_tables_travel(
     downloads = [decode(letter.payload, Download) for letter, _ in carried]
     assert {name for message in (*uploads, *downloads) for name in message.tables} == shared
     wire = b"".join(part for letter, payload in carried for part in (letter.payload, payload or b""))
-    found = set()
     for number in range(3):
         tables = load_file(out / "embeddings" / f"client-{number}.safetensors")
+        graph = load_graph(out / "data" / f"client-{number}")
+        initial = build_model(tiny().model, graph, tiny().seed).tables
         for name, table in tables.items():
-            if any(row.tobytes() in wire for row in table):
-                found.add(name)
-    assert found == shared  # a client's other rows never appear in any byte that the server saw
+            # No client's row appears in any byte that the server saw; of shared rows the offset does.
+            assert not any(row.tobytes() in wire for row in table)
+            offsets = [message.tables[name].rows for message in downloads if name in message.tables]
+            sums = {
+                row.tobytes() for rows in offsets if rows.shape[1] for i in initial[name] for row in i + rows
+            }
+            assert all(row.tobytes() in sums for row in table) == (name in shared)
 
 
 def test_the_ledger_counts_what_the_grid_carried(
@@ -90,6 +96,7 @@ def test_a_client_needs_nothing_but_its_own_folder(
     shutil.copytree(out / "data" / "client-1", tmp_path / "alone")
     shutil.rmtree(out)
     config = {"partition-id": 1, "data": str(tmp_path / "alone"), "state": str(tmp_path / "state")}
+    config["simulated"] = True  # its secret comes from the seed
     worker = Worker(5, experiment.to_json(), {2: config})
     for letter, payload in [pair for pair in carried if pair[0].node == 2]:
         answer, reason = worker.handle(2, letter.kind, letter.group, letter.payload)
@@ -98,7 +105,7 @@ def test_a_client_needs_nothing_but_its_own_folder(
         first, second = decode(payload, Upload), decode(answer, Upload)
         for name, table in first.tables.items():
             assert table.rows.tobytes() == second.tables[name].rows.tobytes()
-        assert first.facts.get("digest") == second.facts.get("digest")
+        assert first.metadata.get("digest") == second.metadata.get("digest")
 
 
 def test_the_number_of_threads_does_not_change_the_result(tiny: Tiny, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class UnionSession:
 
     roster: Roster
     run: str
-    name: str  # what is united: "entity" or "relation"
+    name: str  # of the table whose labels are united
     generation: int = 0
     threshold: int = 0  # 0 stands for ⌊2n/3⌋ + 1
     signed: bool = False  # whether the sum of the tables has a consistency round

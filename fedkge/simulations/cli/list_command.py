@@ -29,7 +29,7 @@ def _registry(kind: str) -> Mapping[str, type]:
 
         return MODELS
     if kind == "strategies":
-        from fedkge.server.strategy import STRATEGIES  # takes seconds to import
+        from fedkge.strategy import STRATEGIES  # takes seconds to import
 
         return STRATEGIES
     raise UnknownNameError("kind", kind, KINDS)

@@ -14,11 +14,11 @@ import pandas as pd
 from fedkge.errors import UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.report import write_report
 from fedkge.simulations.runs.rows import Row, row_of, saved
 from fedkge.simulations.runs.run import RunResult, divide, run_or_resume
 from fedkge.storage import storage_errors
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["Comparison", "compare"]
 

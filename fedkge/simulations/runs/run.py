@@ -39,7 +39,6 @@ from fedkge.metrics import MetricSums
 from fedkge.server.app import check_strategy, serve
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
-from fedkge.server.strategy import STRATEGIES
 from fedkge.server.summary import experiment_hash, metrics_of
 from fedkge.simulations.report import write_report
 from fedkge.simulations.runs.attacking import attack_run, check_attacks, nothing_to_attack, publish
@@ -47,6 +46,7 @@ from fedkge.simulations.runs.engines import NodeConfig, open_grid
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.runs.tracking import check_trackers, tracked
 from fedkge.storage import storage_errors
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run", "run_or_resume"]
 

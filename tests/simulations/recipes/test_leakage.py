@@ -6,8 +6,8 @@ import pytest
 
 from fedkge.attacks import Finding
 from fedkge.server.privacy import check_privacy
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.studies.leakage import SIGMAS, private_experiment, worst_of
+from fedkge.strategy import STRATEGIES
 
 
 def finding(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from fedkge.server.secure import SecureFederation
-from fedkge.server.sums import Total
+from fedkge.server.sums import SecureSums
+from fedkge.server.sums.sessions import Total
 
 
 @pytest.fixture
 def totals(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
     """Every sum of a round that the server got to see."""
     seen: list[Total] = []
-    move = SecureFederation._move
+    means = SecureSums._means
 
-    def recorded(self: SecureFederation, total: Total) -> None:
+    def recorded(self: SecureSums, total: Total, tables: Any) -> Any:
         seen.append(total)
-        move(self, total)
+        return means(self, total, tables)
 
-    monkeypatch.setattr(SecureFederation, "_move", recorded)
+    monkeypatch.setattr(SecureSums, "_means", recorded)
     return seen

@@ -13,7 +13,7 @@ from fedkge.client.participant import Participant
 from fedkge.client.secure import SecureParticipant
 from fedkge.errors import FederationError, TamperError
 from fedkge.exchange import Download, Upload, encode
-from fedkge.server.sums import Total
+from fedkge.server.sums.sessions import Total
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.worker import Worker
 from tests.simulations.mishaps import Crash, crash_in, failing, failures
@@ -88,16 +88,17 @@ def test_what_needs_everybody_stops_cleanly_without_one(
     assert runs.resume(tmp_path / "cut").summary["result_hash"] == whole.summary["result_hash"]
 
 
-def tampering(monkeypatch: pytest.MonkeyPatch, verb: str, letter: str) -> None:
-    """Let client 2 send a letter with its last byte changed, in round 3."""
+def tampering(monkeypatch: pytest.MonkeyPatch, verb: str, name: str) -> None:
+    """Let client 2 send a protocol message with its last byte changed, in round 3."""
     answer = getattr(SecureParticipant, verb)
 
     def false(self: SecureParticipant, download: Download) -> Upload:
         upload = answer(self, download)
-        if (self.client, download.round) != (2, 3) or letter not in upload.letters:
+        if (self.client, download.round) != (2, 3) or name not in upload.protocol:
             return upload
-        own = upload.letters[letter]
-        return replace(upload, letters={**upload.letters, letter: own[:-2] + bytes([own[-2] ^ 1]) + own[-1:]})
+        message = upload.protocol[name]
+        changed = message[:-2] + bytes([message[-2] ^ 1]) + message[-1:]
+        return replace(upload, protocol={**upload.protocol, name: changed})
 
     monkeypatch.setattr(SecureParticipant, verb, false)
 
@@ -157,11 +158,12 @@ def test_a_client_refuses_to_share_in_the_clear(secret: Make, out: Path, tmp_pat
         runs.run(experiment, out, crash_in(1))
     config = {"partition-id": 1, "data": str(out / "data" / "client-1"), "state": str(tmp_path / "state")}
     worker = Worker(71, experiment.to_json(), {2: config})
-    hello = encode(Download(0, facts={"shared": ["relation"]}))
+    asked = {"strategy": "FedR", "shared": ["relation"], "verbs": []}
+    hello = encode(Download(0, metadata=asked))
     answer, reason = worker.handle(2, "query.join", "0", hello)
     assert answer is None
     assert "labels in the clear" in reason
-    secure = encode(Download(0, facts={"shared": ["relation"], "secure": True}))
+    secure = encode(Download(0, metadata={**asked, "secure": True, "fresh": True}))
     assert "identity.key" in worker.handle(2, "query.join", "0", secure)[1]
     worker.close()
     keys = {"keys": str(out / "clients" / "keys-1")}

@@ -19,8 +19,8 @@ from fedkge.experiment import Experiment
 from fedkge.metrics import TRAINING
 from fedkge.server.messenger import Messenger
 from fedkge.server.privacy import check_privacy
-from fedkge.server.secure import SecureFederation
-from fedkge.server.sums import Total
+from fedkge.server.sums import SecureSums
+from fedkge.server.sums.sessions import Total
 from fedkge.simulations.runs import run as runs
 from tests.simulations.mishaps import Crash, crash_in, failing, failures
 from tests.simulations.secure.settings import FIVE, PLAIN, Make
@@ -55,7 +55,7 @@ def test_a_round_is_not_unmasked_again_for_others_after_a_resume(
     attack(tmp_path / "careless", forget=True)
     with_all, without = totals[2:4]
     assert (with_all.survivors, without.survivors) == ((0, 1, 2, 3, 4), (0, 1, 2, 3))
-    rows = slice(0, -TRAINING.num_words)  # figures have seconds in them, which never repeat
+    rows = slice(0, -TRAINING.num_words)  # scalars have seconds in them, which never repeat
     assert np.array_equal((with_all.words - without.words)[rows], uploads[0][rows])
 
     attack(tmp_path / "guarded", forget=False)
@@ -82,12 +82,12 @@ def two_faced(patch: pytest.MonkeyPatch) -> None:
         if (
             round == 3
             and kind in ("query.consent", "query.unmask")
-            and downloads[0].facts["sum"]["round"] == 3
+            and downloads[0].metadata["sum"]["round"] == 3
         ):
             for client in victims:
-                letters = dict(downloads[client].letters)
-                letters["survivors"] = falsified(letters["survivors"])
-                downloads = {**downloads, client: replace(downloads[client], letters=letters)}
+                messages = dict(downloads[client].protocol)
+                messages["survivors"] = falsified(messages["survivors"])
+                downloads = {**downloads, client: replace(downloads[client], protocol=messages)}
         return ask(self, downloads, kind, phase, round, *more, **rest)
 
     def credulous(self: SecureAggregationServer, client: int, message: bytes) -> None:
@@ -115,13 +115,14 @@ def test_signed_survivors_catch_a_server_that_shows_clients_different_ones(
 
 def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
-    count = SecureFederation._count
+    count = SecureSums._count
 
-    def counting(self: SecureFederation, *arguments: Any) -> None:
-        count(self, *arguments)
+    def counting(self: SecureSums, *arguments: Any) -> Any:
+        tables = count(self, *arguments)
         counted.append(int(self.counts["relation"].sum()))
+        return tables
 
-    monkeypatch.setattr(SecureFederation, "_count", counting)
+    monkeypatch.setattr(SecureSums, "_count", counting)
 
     def attack(folder: Path, *, forget: bool) -> None:
         """Count over five clients, then tell four of them that the fifth has left."""

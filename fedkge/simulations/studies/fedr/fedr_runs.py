@@ -57,7 +57,6 @@ class Federation:
                 f"data.partition={self.partition}",
                 f"model.name={self.model}",
                 f"federation.strategy={self.strategy}",
-                f"federation.own_entities={str(self.strategy == 'FedR').lower()}",
                 "privacy.union=plain",
                 "privacy.secure_aggregation=false",
                 "engine.name=inline",

@@ -78,7 +78,6 @@ def experiment_of(dataset: str, strategy: str, scale: Scale, seed: int) -> Exper
             f"data.dataset={dataset}",
             "data.clients=3",
             f"federation.strategy={strategy}",
-            f"federation.own_entities={str(strategy == 'FedR').lower()}",
             "privacy.union=plain",
             "privacy.secure_aggregation=false",
             "adversary.record=last",

@@ -1,4 +1,4 @@
-"""Secure sums over the messenger: each is prepared while the one before it is finished.
+"""Sessions of secure aggregation over the messenger: each is prepared while the one before it is finished.
 
 A sum takes two exchanges. The first brings the masked vectors and the keys of the next sum, the second
 unmasks and deals the next sum's shares; with privacy.consistency, one between them has the clients sign over
@@ -22,7 +22,7 @@ from fedkge.errors import DropoutError, ProtocolError
 from fedkge.exchange import Download, Upload
 from fedkge.server.messenger import Messenger
 
-__all__ = ["SecureSums", "Sum", "Total"]
+__all__ = ["Sessions", "Sum", "Total"]
 
 _ATTEMPTS_PER_START = 2**16
 
@@ -41,10 +41,10 @@ class Total:
 
     words: NDArray[np.uint32]
     survivors: tuple[int, ...]
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # what each said in the open
+    metadata: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # what each said in the open
 
 
-class SecureSums:
+class Sessions:
     """The server's side of all sums of a run; `start` counts how often the run was begun or resumed."""
 
     def __init__(self, messenger: Messenger, start: int) -> None:
@@ -59,12 +59,12 @@ class SecureSums:
     def prepare(self, wanted: Sum, phase: str, news: Download) -> None:
         """Keys and shares of a sum, in two exchanges; `news` is told on the way."""
         server = self._open(wanted)
-        facts = {"next": _named(server.session)}
+        metadata = {"next": _named(server.session)}
         clients, round = self.messenger.clients, news.round
-        common = replace(news, facts={**news.facts, **facts})
+        common = replace(news, metadata={**news.metadata, **metadata})
         replies = self.messenger.ask(dict.fromkeys(clients, common), "query.advertise", phase, round)
         self._collect(server, replies, "advert", phase, round)
-        keys = Download(round, facts=facts, letters={"keys": self._timed(server.announce_keys)})
+        keys = Download(round, metadata=metadata, protocol={"keys": self._timed(server.announce_keys)})
         replies = self.messenger.ask(
             {client: keys for client in clients if client in replies}, "query.share", phase, round
         )
@@ -85,9 +85,9 @@ class SecureSums:
         server = self._prepared(wanted, round)
         self._ready = None  # whatever happens, these masks are used up
         upcoming = self._open(following) if following else None
-        facts = {"sum": _named(server.session), "next": _named(upcoming.session) if upcoming else None}
+        metadata = {"sum": _named(server.session), "next": _named(upcoming.session) if upcoming else None}
         asked = [client for client in clients if client in self._deliveries]
-        common = replace(download, facts={**download.facts, **facts})
+        common = replace(download, metadata={**download.metadata, **metadata})
         replies = self.messenger.ask(
             dict.fromkeys(asked, common),
             kind,
@@ -96,24 +96,25 @@ class SecureSums:
             {client: {"delivery": self._deliveries[client]} for client in asked},
         )
         self._collect(server, replies, "masked", phase, round)
-        said = {client: upload.facts for client, upload in replies.items()}
+        said = {client: upload.metadata for client, upload in replies.items()}
         if upcoming:
             self._collect(upcoming, replies, "advert", phase, round)
         named = self._timed(server.announce_survivors)
         survivors = server.survivors
         if server.session.signed:
-            named, survivors = self._agree(server, Download(round, facts=facts, letters={"survivors": named}))
-        letters = {"survivors": named}
+            request = Download(round, metadata=metadata, protocol={"survivors": named})
+            named, survivors = self._agree(server, request)
+        protocol = {"survivors": named}
         if upcoming and not upcoming.waiting_for:
-            letters["keys"] = self._timed(upcoming.announce_keys)
-        request = Download(round, facts=facts, letters=letters)
+            protocol["keys"] = self._timed(upcoming.announce_keys)
+        request = Download(round, metadata=metadata, protocol=protocol)
         # Clients may all refuse: then this sum is lost, and the run goes on.
         replies = self.messenger.ask(
             dict.fromkeys(survivors, request), "query.unmask", "unmask", round, fewest=0
         )
         self._collect(server, replies, "reveal", "unmask", round)
         total = Total(self._timed(server.total), server.survivors, said)
-        if upcoming and "keys" in letters:
+        if upcoming and "keys" in protocol:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:
                 self._deliver(upcoming)
@@ -147,7 +148,7 @@ class SecureSums:
         self,
         server: SecureAggregationServer,
         replies: Mapping[int, Upload],
-        letter: str,
+        message: str,
         phase: str,
         round: int,
     ) -> None:
@@ -155,7 +156,7 @@ class SecureSums:
         for client, upload in replies.items():
             try:
                 with self.clock():
-                    server.collect(client, upload.letters.get(letter, b""))
+                    server.collect(client, upload.protocol.get(message, b""))
             except ProtocolError as error:
                 self.messenger.blame(client, error, phase, round)
 
