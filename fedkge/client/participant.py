@@ -324,7 +324,9 @@ class Participant:
         if self.account is None:
             result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
         else:
-            result = self.account.train(self.model, rng, settings, round, self.optimizer, term)
+            arrays = {f"reference.{name}": rows for name, rows in self.reference.items()}
+            arrays |= {f"memory.{name}": array for name, array in self.memory.items()}
+            result = self.account.train(self.model, rng, settings, round, self.optimizer, term, arrays)
         loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round
