@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fedkge.attacks.canaries.privacy_audit import Audit, audit
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
 from fedkge.simulations.studies.dpkge.dpkge_cells import Mode, graph_of
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
@@ -49,8 +49,8 @@ def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> 
     )
     dp = DPSettings(mode=mode, sigma=sigma, clip=1.0, delta=1e-5)
 
-    def measure(workshop: Workshop) -> list[Row]:
-        del workshop
+    def measure(cache: StudyCache) -> list[Row]:
+        del cache
         graph = graph_of("UMLS", 0.5)
         found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
         return [_row(one) for one in found]

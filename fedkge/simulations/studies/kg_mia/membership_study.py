@@ -23,7 +23,7 @@ from fedkge.attacks.membership.central.target import (
 from fedkge.attacks.membership.central.thresholds import Bars
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.decisions import DECISIONS, decision_figures
+from fedkge.attacks.membership.decisions import decision_figures
 from fedkge.attacks.membership.guess import Guess
 from fedkge.attacks.membership.plots import plot_curves
 from fedkge.attacks.membership.scores import figures_of
@@ -31,13 +31,13 @@ from fedkge.datasets import load_graph
 from fedkge.errors import InputError
 from fedkge.experiment import ModelSettings, TrainingSettings
 from fedkge.seeding import draw
-from fedkge.simulations.studies.cells import Key, Row, TableCell, Workshop
-from fedkge.simulations.studies.kg_mia.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
+from fedkge.simulations.studies.published import Published
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 from fedkge.storage import staged
 
-__all__ = ["MODELS", "SIZES", "Size", "cross_datasets", "cross_models", "draw_curves", "tables"]
+__all__ = ["MODELS", "NUMBERS", "SIZES", "Size", "cross_datasets", "cross_models", "draw_curves", "tables"]
 
 MODELS = ("TransE", "TransH", "ComplEx", "DistMult")
 ORDER = ("DDB14", "WN18RR", "NELL-995", "FB15k-237")  # the smallest first: an interrupted run has most cells
@@ -51,7 +51,8 @@ NOTES = (
     "OpenKE does.",
 )
 _HALVE, _FIGURES = 1000, 1001
-_TABLES = {attack: number for number, attack in ATTACK_OF_TABLE.items()}
+NUMBERS = Published.beside(__file__)
+_TABLES = {"transfer": 3, "loss (logistic)": 5, "loss (margin)": 6, "correctness": 7}
 _COLUMNS = {"all": "measured", "seen": "entity_seen", "matched": "matched"}  # by subset
 
 
@@ -164,8 +165,8 @@ def recipe_of(model: str, members: int, size: Size, seed: int) -> Recipe:
 def _cell(
     dataset: str, model: str, attacks: str, size: Size, seed: int, rows: Callable[..., list[Row]]
 ) -> TableCell:
-    def measure(workshop: Workshop) -> list[Row]:
-        return rows(dataset, model, size, seed, workshop.runs)
+    def measure(cache: StudyCache) -> list[Row]:
+        return rows(dataset, model, size, seed, cache.runs)
 
     keys: dict[str, Key] = {"dataset": dataset, "model": model, "attacks": attacks, "seed": seed}
     return TableCell(keys, measure, repr(size))
@@ -257,20 +258,18 @@ def _load(path: Path) -> Asked:
 
 def _published(dataset: str, model: str, attack: str, metric: str) -> float | None:
     """The published number as a share, where there is one."""
-    for number, name in ATTACK_OF_TABLE.items():
-        if name == attack and metric in DECISIONS:
-            return PUBLISHED[number][model][DATASETS.index(dataset)][DECISIONS.index(metric)] / 100
-    return None
+    per_cent = NUMBERS.get(str(_TABLES.get(attack)), metric, dataset=dataset, model=model, attack=attack)
+    return None if per_cent is None else per_cent / 100
 
 
 def _crossed(target: tuple[str, str], shadows: Sequence[tuple[str, str]], size: Size, seed: int) -> TableCell:
     """Every shadow against one target."""
 
-    def measure(workshop: Workshop) -> Iterator[Row]:
-        asked, _ = _asked(*target, size, seed, workshop.runs)
+    def measure(cache: StudyCache) -> Iterator[Row]:
+        asked, _ = _asked(*target, size, seed, cache.runs)
         answers = asked.questions.answers
         for other in shadows:
-            _, shadow = _asked(*other, size, seed, workshop.runs)
+            _, shadow = _asked(*other, size, seed, cache.runs)
             attack = TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed)
             guess = attack.guess(asked.scores)
             yield {"shadow": " ".join(other)} | {
