@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedkge.server.strategy import STRATEGIES
+from fedkge.strategy import STRATEGIES
 from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.report.groups import Group, grouped
 from fedkge.simulations.runs.run_folder import RunFolder, runs_in

@@ -52,14 +52,14 @@ def test_every_strategy_runs_and_leaves_a_complete_folder(strategy: str, tiny: T
 
 @pytest.mark.parametrize("strategy", ["FedE", "FedR", "FedER", "Local"])
 def test_only_the_shared_tables_travel(
-    strategy: str, tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    strategy: str, tiny: Tiny, out: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     runs.run(tiny(f"federation.strategy={strategy}"), out)
     shared = set(STRATEGIES[strategy].shared)
     uploads = [decode(payload, Upload) for _, payload in carried if payload]
-    downloads = [decode(letter.payload, Download) for letter, _ in carried]
+    downloads = [decode(envelope.payload, Download) for envelope, _ in carried]
     assert {name for message in (*uploads, *downloads) for name in message.tables} == shared
-    wire = b"".join(part for letter, payload in carried for part in (letter.payload, payload or b""))
+    wire = b"".join(part for envelope, payload in carried for part in (envelope.payload, payload or b""))
     found = set()
     for number in range(3):
         tables = load_file(out / "embeddings" / f"client-{number}.safetensors")
@@ -70,10 +70,10 @@ def test_only_the_shared_tables_travel(
 
 
 def test_the_ledger_counts_what_the_grid_carried(
-    tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    tiny: Tiny, out: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     result = runs.run(tiny("federation.strategy=FedE"), out)
-    down = sum(len(letter.payload) for letter, _ in carried)
+    down = sum(len(envelope.payload) for envelope, _ in carried)
     up = sum(len(payload or b"") for _, payload in carried)
     cost = result.summary["communication"]
     assert (cost["bytes_down"], cost["bytes_up"]) == (down, up)
@@ -83,7 +83,7 @@ def test_the_ledger_counts_what_the_grid_carried(
 
 
 def test_a_client_needs_nothing_but_its_own_folder(
-    tiny: Tiny, out: Path, tmp_path: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    tiny: Tiny, out: Path, tmp_path: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     experiment = tiny("federation.strategy=FedR")
     runs.run(experiment, out)
@@ -91,8 +91,8 @@ def test_a_client_needs_nothing_but_its_own_folder(
     shutil.rmtree(out)
     config = {"partition-id": 1, "data": str(tmp_path / "alone"), "state": str(tmp_path / "state")}
     worker = Worker(5, experiment.to_json(), {2: config})
-    for letter, payload in [pair for pair in carried if pair[0].node == 2]:
-        answer, reason = worker.handle(2, letter.kind, letter.group, letter.payload)
+    for envelope, payload in [pair for pair in carried if pair[0].node == 2]:
+        answer, reason = worker.handle(2, envelope.kind, envelope.group, envelope.payload)
         assert answer is not None, reason
         assert payload is not None
         first, second = decode(payload, Upload), decode(answer, Upload)

@@ -52,7 +52,7 @@ def attack_recorded_run(
         findings = attack_run(
             folder, attack or (), chosen, _clients(colluders), leak_ratio or (), status.update
         )
-    result = publish(folder, findings)
+    publish(folder, findings)
     write_report([folder])
     beside_others = folder.resolve().parent
     if (beside_others / "comparison.json").exists():
@@ -65,7 +65,7 @@ def attack_recorded_run(
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
         return
     _show(findings)
-    print(f"written to {result.folder / 'findings.csv'}")
+    print(f"written to {folder / 'findings.csv'}")
 
 
 def _is_headline(finding: Finding) -> bool:

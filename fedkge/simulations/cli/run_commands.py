@@ -140,8 +140,8 @@ def _check_roster(path: Path, num_clients: int) -> None:
         roster = Roster.from_text(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, SettingError) as error:
         raise DataError(
-            f"{path}: no roster ({error}); write one line for each client, as 'python -m "
-            "fedkge.client.keyring FOLDER' prints it"
+            f"{path}: no roster ({error}); write one line for each client, as "
+            "'fedkge keys new FOLDER' prints it"
         ) from None
     if len(roster) != num_clients:
         raise DataError(

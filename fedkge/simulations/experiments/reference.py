@@ -17,8 +17,8 @@ from fedkge.client.models import MODELS
 from fedkge.client.training.optimizers import OPTIMIZERS
 from fedkge.datasets import PARTITIONERS
 from fedkge.experiment import ClientSettings, Experiment, Settings
-from fedkge.server.strategy import STRATEGIES
 from fedkge.storage import staged
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["reference"]
 

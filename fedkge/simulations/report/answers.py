@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.page import Answer
 from fedkge.simulations.report.privacy_section import by_client
 from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
 __all__ = ["GAIN", "LEAK", "NOT_ATTACKED", "PRICE", "answers", "exposure", "said"]
@@ -82,7 +82,7 @@ def _leakage(run: RunFolder) -> Answer:
     return Answer(LEAK, figure(received.value), received.metric, [said(received), *lines], rows)
 
 
-def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
+def _largest_epsilon(privacy: Metadata) -> list[tuple[str, str]]:
     """With its standing, claimed or guaranteed, and whether that holds for a simulation alone."""
     spent = by_client(privacy.at("epsilon"))
     if not spent:

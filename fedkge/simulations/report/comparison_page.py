@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, said
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.findings import Finding, worst
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
 from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.rows import Row, saved
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
@@ -201,7 +201,7 @@ def _parties(run: RunFolder) -> str:
     return repr([run.experiment.at(part) for part in ("seed", "data", "clients")])
 
 
-def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Facts | None:
+def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Metadata | None:
     """The scores of clients that train the same model, each by itself; none if there are two such runs."""
     model = run.experiment.at("model")
     found = [each for each in others if each.strategy == "Local" and each.experiment.at("model") == model]
@@ -209,7 +209,7 @@ def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Facts | None:
     return found[0].summary.part("utility", "per_client") if is_one else None
 
 
-def _against(scores: Facts, alone: Facts | None, client: str) -> str:
+def _against(scores: Metadata, alone: Metadata | None, client: str) -> str:
     path = (client, "test", "mrr", "value")
     value, before = scores.number(*path), alone.number(*path) if alone else None
     return figure(value) if value is None or before is None else f"{value:.3f} ({value - before:+.3f})"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
-from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.runs.csv_tables import read_rows
+from fedkge.simulations.runs.metadata import Metadata
 
-__all__ = ["Finding", "findings_of", "worst"]
+__all__ = ["COLUMNS", "Finding", "summarised", "worst"]
 
 _IMPOSSIBLE = "not possible"
 
@@ -68,27 +66,21 @@ def _number(cell: str) -> float | None:
     return value if isfinite(value) else None
 
 
-_KINDS = {field.name: _number if field.name in _NUMBERS else str for field in fields(Finding)}
+COLUMNS = {field.name: _number if field.name in _NUMBERS else str for field in fields(Finding)}
 
 
-def findings_of(folder: Path, summary: Facts) -> list[Finding]:
-    """Every finding; none where no attack was run."""
-    rows = read_rows(folder / "findings.csv", _KINDS)
-    return [Finding(**row) for row in rows] or list(_summarised(summary.part("leakage")))
-
-
-def _summarised(leakage: Facts) -> Iterable[Finding]:
-    """The findings as a summary holds them: by attack, then by protocol."""
-    for attack, protocols in leakage.content.items():
+def summarised(leakage: Mapping[str, Any]) -> Iterable[Finding]:
+    """The findings of a section `leakage`: by attack, then by protocol."""
+    for attack, protocols in leakage.items():
         for protocol, entries in (protocols if isinstance(protocols, Mapping) else {}).items():
-            for entry in Facts({"entries": entries}).listed("entries"):
+            for entry in Metadata({"entries": entries}).listed("entries"):
                 if isinstance(entry, Mapping):
-                    yield _entry(attack, protocol, Facts(entry))
+                    yield _entry(attack, protocol, Metadata(entry))
 
 
-def _entry(attack: str, protocol: str, entry: Facts) -> Finding:
+def _entry(attack: str, protocol: str, entry: Metadata) -> Finding:
     cells: dict[str, Any] = {
-        name: entry.number(name) if name in _NUMBERS else entry.text(name) for name in _KINDS
+        name: entry.number(name) if name in _NUMBERS else entry.text(name) for name in COLUMNS
     }
     return Finding(**{**cells, "attack": attack, "protocol": protocol})
 

@@ -6,7 +6,6 @@ from collections import Counter
 
 from fedkge.simulations.report.answers import answers
 from fedkge.simulations.report.charts.curves import charts
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.page import Page, Section, Table
 from fedkge.simulations.report.privacy_section import (
     budget_section,
@@ -15,6 +14,7 @@ from fedkge.simulations.report.privacy_section import (
     unprotected,
 )
 from fedkge.simulations.report.words import asked, bytes_of, figure, interval
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["environment_rows", "run_page", "title_of"]
@@ -86,7 +86,7 @@ def _clients(run: RunFolder) -> Table:
     return Table("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
 
 
-def _score_cells(scores: Facts) -> list[str]:
+def _score_cells(scores: Metadata) -> list[str]:
     mrr, *others = (figure(scores.number(name, "value"), 1 if name == "mr" else 4) for name in _SCORES)
     return [mrr, interval(scores.listed("mrr", "interval"), 4), *others, figure(scores.number("count"), 0)]
 

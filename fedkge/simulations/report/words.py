@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite, isinf
 
 from fedkge.simulations.cli.display import human_bytes
-from fedkge.simulations.report.facts import Facts
+from fedkge.simulations.runs.metadata import Metadata
 
 __all__ = ["MISSING", "asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]
 
@@ -26,7 +26,7 @@ _UNIONS = {
 }
 
 
-def asked(experiment: Facts) -> list[str]:
+def asked(experiment: Metadata) -> list[str]:
     """What an experiment does, in a few sentences; a setting that is missing goes unsaid."""
     parts = (_data, _training, _sharing, _protection)
     return [sentence for part in parts if (sentence := part(experiment))]
@@ -61,7 +61,7 @@ def _is_known(bounds: Sequence[float | None]) -> bool:
     return len(bounds) == 2 and None not in bounds
 
 
-def _data(experiment: Facts) -> str:
+def _data(experiment: Metadata) -> str:
     dataset, clients = experiment.text("data", "dataset"), experiment.number("data", "clients")
     if not dataset or clients is None:
         return ""
@@ -73,7 +73,7 @@ def _data(experiment: Facts) -> str:
     return f"{several(clients, 'client')} hold {dataset} among them, divided by “{divided}”{marked}."
 
 
-def _training(experiment: Facts) -> str:
+def _training(experiment: Metadata) -> str:
     model, dim = experiment.text("model", "name"), experiment.text("model", "dim")
     rounds, epochs = experiment.number("federation", "rounds"), experiment.number("training", "local_epochs")
     if not model or rounds is None or epochs is None:
@@ -82,12 +82,12 @@ def _training(experiment: Facts) -> str:
     return f"{model} embeddings of {dim} dimensions are trained for at most {length}."
 
 
-def _sharing(experiment: Facts) -> str:
+def _sharing(experiment: Metadata) -> str:
     strategy = experiment.text("federation", "strategy")
     return f"With {strategy}, {_SHARED[strategy]}." if strategy in _SHARED else ""
 
 
-def _protection(experiment: Facts) -> str:
+def _protection(experiment: Metadata) -> str:
     """How uploads are hidden, and how training is."""
     said = []
     privacy = experiment.part("privacy")

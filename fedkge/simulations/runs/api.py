@@ -13,7 +13,7 @@ from fedkge.simulations.experiments.defaults import QUICKSTART, free_folder
 from fedkge.simulations.runs import comparison
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.comparison import Comparison, Watch
-from fedkge.simulations.runs.run import RunResult
+from fedkge.simulations.runs.run_folder import RunResult
 
 __all__ = ["compare", "open_run", "resume", "run"]
 

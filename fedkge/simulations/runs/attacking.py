@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedkge.attacks import ATTACKS, PROTOCOLS, Finding, Protocol, View
 from fedkge.attacks.findings import leakage_of, write_findings
@@ -12,7 +13,7 @@ from fedkge.errors import InputError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.seeding import draw
 from fedkge.server.records import Records
-from fedkge.simulations.runs.run import RunResult, result_of
+from fedkge.simulations.runs.run_folder import result_of
 
 __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
@@ -73,10 +74,10 @@ def nothing_to_attack(experiment: Experiment) -> list[Finding]:
     ]
 
 
-def publish(folder: Path, findings: Sequence[Finding]) -> RunResult:
-    """Put findings into the run's folder: findings.csv, and `leakage` in its summary."""
+def publish(folder: Path, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Put findings into the run's folder: findings.csv, and `leakage` in its summary, which is returned."""
     result = result_of(folder)
     write_findings(folder / "findings.csv", findings)
     summary = {**result.summary, "leakage": leakage_of(findings)}
     Records(folder).write_json("summary.json", summary)
-    return RunResult(folder, summary)
+    return summary

@@ -17,8 +17,8 @@ from fedkge.attacks.view import Snapshot, View
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.seeding import draw
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.runs.run import divide, run
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["tamper"]
 

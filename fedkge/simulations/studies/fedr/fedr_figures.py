@@ -8,7 +8,7 @@ from statistics import mean
 import pandas as pd
 from safetensors import safe_open
 
-from fedkge.simulations.runs.run import RunResult
+from fedkge.simulations.runs.run_folder import RunFolder, RunResult
 from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
 from fedkge.simulations.studies.fedr.fedr_runs import DATASETS, MODELS, NUMBERS, Federation, partitions_of
 from fedkge.simulations.studies.fedr.fedr_tables import FEDR_NOTES, SEEDS, federations, scores
@@ -145,7 +145,7 @@ def _first_round(metrics: pd.DataFrame, target: float) -> int | None:
 def _mean_rows(result: RunResult, strategy: str) -> float:
     """How many rows of the shared table a client holds."""
     counts = []
-    for path in (result.folder / "embeddings").glob("client-*.safetensors"):
+    for path in RunFolder(result.folder).embeddings.values():
         with safe_open(path, "np") as tables:
             counts.append(tables.get_slice(_TABLE_OF[strategy]).get_shape()[0])
     return float(mean(counts))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
-from fedkge.simulations.runs.run import RunResult
+from fedkge.simulations.runs.run_folder import RunResult
 from fedkge.simulations.studies.cells import Key, StudyCache
 from fedkge.simulations.studies.kept_runs import kept_run
 from fedkge.simulations.studies.published import Published

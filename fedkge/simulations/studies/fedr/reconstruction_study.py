@@ -8,7 +8,7 @@ from fedkge.attacks import Finding
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
 from fedkge.simulations.runs.attacking import attack_run, publish
-from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
 from fedkge.simulations.studies.fedr.fedr_runs import NUMBERS
 from fedkge.simulations.studies.kept_runs import kept_run
 from fedkge.simulations.studies.scale import Scale
@@ -82,7 +82,12 @@ def beside_published(dataset: str, strategy: str, findings: list[Finding]) -> li
         if finding.view != view or finding.target not in CLIENT_OF or " + " not in finding.adversary:
             continue
         client, ratio = CLIENT_OF[finding.target], finding.leak_ratio
-        cell = {"dataset": dataset, "strategy": strategy, "client": client, "leak_ratio": ratio}
+        cell: dict[str, Key] = {
+            "dataset": dataset,
+            "strategy": strategy,
+            "client": client,
+            "leak_ratio": ratio,
+        }
         rows.append(
             {
                 "client": client,
