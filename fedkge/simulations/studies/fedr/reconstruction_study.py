@@ -82,18 +82,14 @@ def beside_published(dataset: str, strategy: str, findings: list[Finding]) -> li
         if finding.view != view or finding.target not in CLIENT_OF or " + " not in finding.adversary:
             continue
         client, ratio = CLIENT_OF[finding.target], finding.leak_ratio
-        cell: dict[str, Key] = {
-            "dataset": dataset,
-            "strategy": strategy,
-            "client": client,
-            "leak_ratio": ratio,
-        }
+        keys: dict[str, Key] = {"dataset": dataset, "strategy": strategy, "client": client}
+        table = "1" if strategy == "FedE" else "4"
         rows.append(
             {
                 "client": client,
                 "leak_ratio": ratio,
                 "metric": finding.metric,
-                "published": NUMBERS.get("1" if strategy == "FedE" else "4", finding.metric, **cell),
+                "published": NUMBERS.get(table, finding.metric, **keys, leak_ratio=ratio),
                 "measured": finding.value,
                 "low": finding.low,
                 "high": finding.high,
