@@ -8,8 +8,8 @@ import pytest
 
 from fedkge.attacks.reconstruction.variants import Reconstruction
 from fedkge.server.privacy import check_privacy
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.studies.fedr.reconstruction_study import DATASETS, beside_published, experiment_of
+from fedkge.strategy import STRATEGIES
 from tests.attacks import planted
 
 

@@ -14,16 +14,18 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from fedkge.client.models import MODELS
 from fedkge.client.participant import Participant
 from fedkge.datasets import load_graph
-from fedkge.errors import FederationError, InputError, StorageError, UnknownNameError
+from fedkge.errors import FederationError, InputError, SettingError, StorageError, UnknownNameError
 from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server import records
-from fedkge.server.strategy import STRATEGIES
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.checks import check_names
 from fedkge.simulations.runs.worker import Worker
+from fedkge.strategy import STRATEGIES
 from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
 
 Tiny = Callable[..., Experiment]
@@ -48,6 +50,17 @@ def test_every_strategy_runs_and_leaves_a_complete_folder(strategy: str, tiny: T
         assert np.isfinite(tables["relation"]).all()
     shared = STRATEGIES[strategy].shared
     assert (out / "embeddings" / "shared.safetensors").exists() == bool(shared)
+
+
+def test_a_name_of_this_process_alone_is_refused_where_workers_look_it_up(
+    tiny: Tiny, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for registry, settings in ((MODELS, "model.name=Mine"), (STRATEGIES, "federation.strategy=Mine")):
+        monkeypatch.setitem(registry, "Mine", registry["TransE" if registry is MODELS else "FedE"])
+        check_names(tiny(settings))
+        with pytest.raises(SettingError, match="'Mine' exists in this process alone"):
+            runs.run(tiny(settings, "engine.name=ray"), out)
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("strategy", ["FedE", "FedR", "FedER", "Local"])

@@ -1,4 +1,8 @@
-"""The command `fedkge`."""
+"""The command `fedkge`; one more command is a module beside this one and a line below.
+
+An option of an experiment is a field of fedkge/experiment.py alone: `--set`, its completion and the reference
+read the schema.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def _scores(run: RunFolder) -> Table:
 
 
 def _clients(run: RunFolder) -> Table:
-    found = run.summary.part("utility", "per_client")
-    rows = [(client, *_score_cells(found.part(client, "test"))) for client in found.content]
+    per_client = run.summary.part("utility", "per_client")
+    rows = [(client, *_score_cells(per_client.part(client, "test"))) for client in per_client.content]
     return Table("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
 
 
@@ -144,7 +144,7 @@ def _environment(run: RunFolder) -> Table:
 
 def environment_rows(run: RunFolder) -> list[tuple[str, str]]:
     """What may be the same for other runs: when this one started is not."""
-    found = {name: value for name, value in run.environment.flat().items() if name != "started"}
+    values = {name: value for name, value in run.environment.flat().items() if name != "started"}
     return [
-        (name.removeprefix("packages."), str(value)) for name, value in found.items() if value is not None
+        (name.removeprefix("packages."), str(value)) for name, value in values.items() if value is not None
     ]

@@ -89,16 +89,16 @@ def _sharing(experiment: Metadata) -> str:
 
 def _protection(experiment: Metadata) -> str:
     """How uploads are hidden, and how training is."""
-    said = []
+    parts = []
     privacy = experiment.part("privacy")
     if experiment.text("federation", "strategy") not in ("Local", "Central") and privacy.content:
         summed = privacy.at("secure_aggregation")
-        said.append("secure aggregation hides every upload" if summed else "uploads are in the clear")
-        said.append(_UNIONS.get(privacy.text("union"), ""))
+        parts.append("secure aggregation hides every upload" if summed else "uploads are in the clear")
+        parts.append(_UNIONS.get(privacy.text("union"), ""))
     mode = privacy.text("dp", "mode")
     if mode not in ("", "off"):
         target = privacy.number("dp", "target_epsilon")
         noise = f"σ {privacy.text('dp', 'sigma')}" if target is None else f"noise for ε {target:g}"
-        said.append(f"training is differentially private (mode “{mode}”, {noise})")
-    sentence = "; ".join(each for each in said if each)
+        parts.append(f"training is differentially private (mode “{mode}”, {noise})")
+    sentence = "; ".join(part for part in parts if part)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""

@@ -73,14 +73,14 @@ def worst_of(findings: Sequence[Finding]) -> list[Row]:
     """What the server and its colluder find of the client who loses most, and what guessing reaches there."""
     rows: list[Row] = []
     for metric in _METRICS:
-        found = [
-            each
-            for each in findings
-            if (each.metric, each.view) == (metric, "uploads")
-            and " + " in each.adversary
-            and each.value is not None
+        successes = [
+            finding
+            for finding in findings
+            if (finding.metric, finding.view) == (metric, "uploads")
+            and " + " in finding.adversary
+            and finding.value is not None
         ]
-        worst = max(found, key=lambda each: each.value or 0.0, default=None)
+        worst = max(successes, key=lambda finding: finding.value or 0.0, default=None)
         if worst is not None:
             interval = {"low": worst.low, "high": worst.high, "chance": worst.baseline}
             rows.append({"metric": metric, "measured": worst.value, **interval})

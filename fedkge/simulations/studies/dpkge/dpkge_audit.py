@@ -52,20 +52,20 @@ def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> 
     def measure(cache: StudyCache) -> list[Row]:
         del cache
         graph = graph_of("UMLS", 0.5)
-        found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
-        return [_row(one) for one in found]
+        audits = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
+        return [_row(one) for one in audits]
 
     name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
     return TableCell({"mode": mode, "batch": name, "sigma": sigma, "seed": seed}, measure, f"{canaries}")
 
 
-def _row(found: Audit) -> Row:
+def _row(audited: Audit) -> Row:
     return {
-        "attacker": found.attacker,
-        "epsilon": found.claimed,
-        "epsilon_is": "claimed" if found.mode == "paper" else "guaranteed",
-        "at_least": found.bound.epsilon,
-        "correct": found.bound.correct,
-        "guesses": found.bound.guesses,
-        "verdict": "refuted" if found.refuted else "stands",
+        "attacker": audited.attacker,
+        "epsilon": audited.claimed,
+        "epsilon_is": "claimed" if audited.mode == "paper" else "guaranteed",
+        "at_least": audited.bound.epsilon,
+        "correct": audited.bound.correct,
+        "guesses": audited.bound.guesses,
+        "verdict": "refuted" if audited.refuted else "stands",
     }

@@ -158,12 +158,12 @@ def train_cell(cell: Cell) -> Trained:
 
 def measured(trained: Trained, split: str = "test") -> Mapping[str, float]:
     """MRR, Hits@10 in per cent and MR over both sides, each with the ends of its 95 % interval."""
-    found = evaluate(trained.model, trained.graph, split, EVERY_SIDE, draw(trained.cell.seed, _DRAW, 1))
+    evaluation = evaluate(trained.model, trained.graph, split, EVERY_SIDE, draw(trained.cell.seed, _DRAW, 1))
     values: dict[str, float] = {}
     for column, name, factor in (("mrr", "mrr", 1.0), ("hits", "hits@10", 100.0), ("mr", "mr", 1.0)):
-        low, high = found.intervals[name]
+        low, high = evaluation.intervals[name]
         values |= {
-            column: factor * found.metrics[name],
+            column: factor * evaluation.metrics[name],
             f"{column}_low": factor * low,
             f"{column}_high": factor * high,
         }

@@ -107,12 +107,12 @@ def _rows(
 ) -> list[NDArray[np.float32]]:
     """The rows of some entities, each table trained once and kept."""
     method, mode, sigma = kind
-    found = []
+    tables = []
     for seed in seeds:
         path = folder / f"rows-{dataset}-{method}-{mode}-{epochs}-{seed}.npy"
         if not path.exists():
             cell = Cell(dataset, "TransE", method, mode, sigma, epochs=epochs, seed=seed)
             with staged(path) as part, part.open("wb") as file:
                 np.save(file, train_cell(cell).model.tables["entity"], allow_pickle=False)
-        found.append(np.load(path, allow_pickle=False)[chosen])
-    return found
+        tables.append(np.load(path, allow_pickle=False)[chosen])
+    return tables

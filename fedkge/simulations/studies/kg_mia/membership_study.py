@@ -175,8 +175,8 @@ def _cell(
 def _published_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
     target, shadow = _asked(dataset, model, size, seed, folder)
     guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow, seed).items()}
-    place = _place(folder, dataset, model, size, seed, "published-curves")
-    return _found(place, dataset, model, guesses, target.questions.answers, seed)
+    path = _path_of(folder, dataset, model, size, seed, "published-curves")
+    return _rows_of(path, dataset, model, guesses, target.questions.answers, seed)
 
 
 def _shadow_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
@@ -184,16 +184,16 @@ def _shadow_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) 
     half, _ = halve(load_graph(dataset), draw(seed, _HALVE))
     recipe = recipe_of(model, len(half.train), size, seed)
     shadowed = train_shadows(half, target.questions.triples, recipe, size.shadows[dataset], number=2)
-    place = _place(folder, dataset, model, size, seed, "shadows-curves")
-    return _found(place, dataset, model, shadow_attacks(target, shadowed), target.questions.answers, seed)
+    path = _path_of(folder, dataset, model, size, seed, "shadows-curves")
+    return _rows_of(path, dataset, model, shadow_attacks(target, shadowed), target.questions.answers, seed)
 
 
-def _place(folder: Path, dataset: str, model: str, size: Size, seed: int, what: str) -> Path:
+def _path_of(folder: Path, dataset: str, model: str, size: Size, seed: int, what: str) -> Path:
     return folder / f"membership-{dataset}-{model}-{size.dim}-{size.epochs}-{seed}-{what}.npz"
 
 
-def _found(
-    place: Path,
+def _rows_of(
+    path: Path,
     dataset: str,
     model: str,
     guesses: Mapping[str, tuple[Guess, Bars | None]],
@@ -201,7 +201,7 @@ def _found(
     seed: int,
 ) -> list[Row]:
     """What each attack found, as shares beside the published ones; the certainties are kept for curves."""
-    with staged(place) as part, part.open("wb") as file:
+    with staged(path) as part, part.open("wb") as file:
         certainty = {attack: guess.certainty for attack, (guess, _) in guesses.items()}
         np.savez_compressed(file, allow_pickle=False, member=answers.member, seen=answers.seen, **certainty)
     rows: dict[tuple[str, str], Row] = {}
@@ -223,7 +223,7 @@ def _found(
 
 def _asked(dataset: str, model: str, size: Size, seed: int, folder: Path) -> tuple[Asked, Asked]:
     """Target and shadow, trained once and kept: triples, membership and scores."""
-    paths = [_place(folder, dataset, model, size, seed, half) for half in ("target", "shadow")]
+    paths = [_path_of(folder, dataset, model, size, seed, half) for half in ("target", "shadow")]
     if not all(path.exists() for path in paths):
         halves = halve(load_graph(dataset), draw(seed, _HALVE))
         for number, (half, path) in enumerate(zip(halves, paths, strict=True)):
