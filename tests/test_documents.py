@@ -85,7 +85,7 @@ def run_python(code: str) -> dict[str, object]:
 def run_command(command: str) -> None:
     """Our own command in this process, since a new one spends seconds on imports; all others by the shell."""
     words = words_of(command)
-    if words[0] == "fedkge":
+    if words[0] == "fedkge" and not {">", ">>"} & set(words):
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
         return

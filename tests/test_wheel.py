@@ -17,6 +17,9 @@ DATA = {
     "fedkge/simulations/experiments/quickstart.toml",
     "fedkge/simulations/report/page.html",
     "fedkge/simulations/report/style.css",
+    "fedkge/simulations/studies/dpkge/numbers.csv",
+    "fedkge/simulations/studies/fedr/numbers.csv",
+    "fedkge/simulations/studies/kg_mia/numbers.csv",
 }
 
 

@@ -1,21 +1,19 @@
 """A client's identity and the roster it trusts, on its own disk.
 
-`python -m fedkge.client.keyring FOLDER` makes an identity and prints its public half, which goes, line by
+`fedkge keys new FOLDER` makes an identity and prints its public half, which goes, line by
 line and client 0 first, into everybody's `roster.txt`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedkge.crypto import Identity, Roster
-from fedkge.errors import DataError, FedkgeError
+from fedkge.errors import DataError
 from fedkge.storage import staged
 
-__all__ = ["Keyring", "create_identity", "main"]
+__all__ = ["Keyring", "create_identity"]
 
 IDENTITY = "identity.key"
 ROSTER = "roster.txt"
@@ -36,8 +34,8 @@ class Keyring:
             roster = Roster.from_text((folder / ROSTER).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{folder}: no identity and roster there ({error}); make an identity with 'python -m "
-                "fedkge.client.keyring FOLDER' and put everybody's public keys into roster.txt"
+                f"{folder}: no identity and roster there ({error}); make an identity with "
+                "'fedkge keys new FOLDER' and put everybody's public keys into roster.txt"
             ) from error
         if client >= len(roster) or roster.identities[client] != identity.public:
             raise DataError(
@@ -60,20 +58,3 @@ def create_identity(folder: Path) -> bytes:
     with staged(path, private=True) as partial:
         partial.write_bytes(identity.export_secret())
     return identity.public
-
-
-def main(words: Sequence[str]) -> int:
-    """Make an identity in the folder that is named, and print its public half."""
-    if len(words) != 1 or words[0].startswith("-"):
-        print("usage: python -m fedkge.client.keyring FOLDER", file=sys.stderr)
-        return 2
-    try:
-        print(create_identity(Path(words[0])).hex())
-    except FedkgeError as error:
-        print(f"fedkge: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -30,7 +30,7 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
 from fedkge.metrics import MetricSums
 from fedkge.seeding import generator
-from fedkge.strategy import ClientRound, Memory, build_strategy, check_shared
+from fedkge.strategy import ClientRound, Memory, Term, build_strategy, check_shared
 
 __all__ = ["Participant"]
 
@@ -312,6 +312,13 @@ class Participant:
         local = {name: holding.local for name, holding in self.holdings.items()}
         return ClientRound(round, local, self.reference, self.memory)
 
+    def _deciding(self, term: Term | None) -> dict[str, NDArray[Any]] | None:
+        """What decides a term: private training must not use the same noise for another one."""
+        if term is None:
+            return None
+        references = {f"reference.{name}": rows for name, rows in self.reference.items()}
+        return {**references, **{f"memory.{name}": array for name, array in self.memory.items()}}
+
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
         settings = self.experiment.training
@@ -324,8 +331,7 @@ class Participant:
         if self.account is None:
             result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
         else:
-            arrays = {f"reference.{name}": rows for name, rows in self.reference.items()}
-            arrays |= {f"memory.{name}": array for name, array in self.memory.items()}
+            arrays = self._deciding(term)
             result = self.account.train(self.model, rng, settings, round, self.optimizer, term, arrays)
         loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkge.client.keyring import Keyring, create_identity, main
+from fedkge.client.keyring import Keyring, create_identity
 from fedkge.crypto import Roster
 from fedkge.errors import DataError, SettingError
 
@@ -23,23 +23,8 @@ def test_an_identity_is_its_owner_s_alone_and_fits_its_place_in_the_roster(tmp_p
         Keyring.load(tmp_path / "1", 0)
     with pytest.raises(DataError, match="exists"):
         create_identity(tmp_path / "0")
-    with pytest.raises(DataError, match=r"python -m fedkge\.client\.keyring"):
+    with pytest.raises(DataError, match="fedkge keys new FOLDER"):
         Keyring.load(tmp_path / "nowhere", 0)
-
-
-def test_the_command_prints_the_public_key_and_loses_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = str(tmp_path / "keys")
-    assert main([folder]) == 0
-    public = capsys.readouterr().out.strip()
-    secret = (tmp_path / "keys" / "identity.key").read_bytes()
-    assert main([folder]) == 2
-    assert f"its public key is {public}" in capsys.readouterr().err
-    assert (tmp_path / "keys" / "identity.key").read_bytes() == secret
-    for mistake in ([], ["--help"], [folder, folder]):
-        assert main(mistake) == 2
-        assert "usage" in capsys.readouterr().err
 
 
 def test_a_roster_with_a_broken_or_repeated_line_is_refused(tmp_path: Path) -> None:

@@ -60,14 +60,14 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Letter, bytes | None]]:
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[engines.Envelope, bytes | None]]:
     """Everything that a grid carries, both ways."""
-    seen: list[tuple[engines.Letter, bytes | None]] = []
+    seen: list[tuple[engines.Envelope, bytes | None]] = []
     deliver = engines.InlineGrid.deliver
 
-    def recorded(self: Any, letters: list[engines.Letter], timeout: float | None) -> Iterator[Any]:
-        by_node = {letter.node: letter for letter in letters}
-        for node, answer in deliver(self, letters, timeout):
+    def recorded(self: Any, envelopes: list[engines.Envelope], timeout: float | None) -> Iterator[Any]:
+        by_node = {envelope.node: envelope for envelope in envelopes}
+        for node, answer in deliver(self, envelopes, timeout):
             seen.append((by_node[node], answer[0]))
             yield node, answer
 

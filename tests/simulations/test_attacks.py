@@ -86,7 +86,7 @@ def test_a_run_that_sends_no_embeddings_can_stand_beside_attacked_ones(
 
 
 def test_the_transcript_is_the_bytes_that_came(
-    tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    tiny: Tiny, out: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     runs.run(tiny("federation.strategy=FedE", "adversary.record=every"), out)
     kept = Recording(out / "transcript")

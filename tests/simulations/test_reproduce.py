@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from fedkge.errors import DataError, SettingError, UnknownNameError
-from fedkge.simulations.cli.main import main as cli
+from fedkge.simulations.cli import main as cli
 from fedkge.simulations.studies import RECIPES, Scale
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
 from fedkge.simulations.studies.measuring import Order
 from fedkge.simulations.studies.study import Recipe, study
 
@@ -42,7 +42,7 @@ class Bench:
         return small
 
     def measure(self, letter: str, seed: int):  # type: ignore[no-untyped-def]
-        def rows(workshop: Workshop) -> list[Row]:
+        def rows(cache: StudyCache) -> list[Row]:
             if f"{letter}{seed}" == self.stop_at:
                 raise self.stop_with
             self.measured.append(f"{letter}{seed}")
@@ -103,7 +103,7 @@ def test_lines_may_lack_a_key_that_others_have(monkeypatch, tmp_path, capsys):
     """As methods without noise lack a σ, and the page is drawn all the same."""
 
     def measure(value: float):  # type: ignore[no-untyped-def]
-        return lambda workshop: [
+        return lambda cache: [
             {"metric": "mrr", "published": None, "measured": value, "low": None, "high": None}
         ]
 
@@ -164,7 +164,7 @@ def test_json_has_the_lines_and_what_is_missing(bench, tmp_path, capsys):
 def test_other_settings_are_other_cells(bench, tmp_path):
     quick, full = (bench.recipe.cells(scale, [0])[0] for scale in ("quick", "full"))
     assert quick.file != full.file
-    quick.rows(Workshop(tmp_path), tmp_path)
+    quick.rows(StudyCache(tmp_path), tmp_path)
     assert quick.kept(tmp_path) is not None
     assert full.kept(tmp_path) is None
     (tmp_path / quick.file).write_text("[{", encoding="utf-8")

@@ -14,15 +14,16 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
-from fedkge.client.models import build_model
+from fedkge.client.models import MODELS, build_model
 from fedkge.client.participant import Participant
 from fedkge.datasets import load_graph
-from fedkge.errors import FederationError, InputError, StorageError, UnknownNameError
+from fedkge.errors import FederationError, InputError, SettingError, StorageError, UnknownNameError
 from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.server import records
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
+from fedkge.simulations.runs.checks import check_names
 from fedkge.simulations.runs.worker import Worker
 from fedkge.strategy import STRATEGIES
 from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
@@ -51,16 +52,27 @@ def test_every_strategy_runs_and_leaves_a_complete_folder(strategy: str, tiny: T
     assert (out / "embeddings" / "shared.safetensors").exists() == bool(shared)
 
 
+def test_a_name_of_this_process_alone_is_refused_where_workers_look_it_up(
+    tiny: Tiny, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for registry, settings in ((MODELS, "model.name=Mine"), (STRATEGIES, "federation.strategy=Mine")):
+        monkeypatch.setitem(registry, "Mine", registry["TransE" if registry is MODELS else "FedE"])
+        check_names(tiny(settings))
+        with pytest.raises(SettingError, match="'Mine' exists in this process alone"):
+            runs.run(tiny(settings, "engine.name=ray"), out)
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("strategy", ["FedE", "FedR", "FedER", "Local"])
 def test_only_the_shared_tables_travel(
-    strategy: str, tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    strategy: str, tiny: Tiny, out: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     runs.run(tiny(f"federation.strategy={strategy}"), out)
     shared = set(STRATEGIES[strategy].shared)
     uploads = [decode(payload, Upload) for _, payload in carried if payload]
-    downloads = [decode(letter.payload, Download) for letter, _ in carried]
+    downloads = [decode(envelope.payload, Download) for envelope, _ in carried]
     assert {name for message in (*uploads, *downloads) for name in message.tables} == shared
-    wire = b"".join(part for letter, payload in carried for part in (letter.payload, payload or b""))
+    wire = b"".join(part for envelope, payload in carried for part in (envelope.payload, payload or b""))
     for number in range(3):
         tables = load_file(out / "embeddings" / f"client-{number}.safetensors")
         graph = load_graph(out / "data" / f"client-{number}")
@@ -76,10 +88,10 @@ def test_only_the_shared_tables_travel(
 
 
 def test_the_ledger_counts_what_the_grid_carried(
-    tiny: Tiny, out: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    tiny: Tiny, out: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     result = runs.run(tiny("federation.strategy=FedE"), out)
-    down = sum(len(letter.payload) for letter, _ in carried)
+    down = sum(len(envelope.payload) for envelope, _ in carried)
     up = sum(len(payload or b"") for _, payload in carried)
     cost = result.summary["communication"]
     assert (cost["bytes_down"], cost["bytes_up"]) == (down, up)
@@ -89,7 +101,7 @@ def test_the_ledger_counts_what_the_grid_carried(
 
 
 def test_a_client_needs_nothing_but_its_own_folder(
-    tiny: Tiny, out: Path, tmp_path: Path, carried: list[tuple[engines.Letter, bytes | None]]
+    tiny: Tiny, out: Path, tmp_path: Path, carried: list[tuple[engines.Envelope, bytes | None]]
 ) -> None:
     experiment = tiny("federation.strategy=FedR")
     runs.run(experiment, out)
@@ -98,8 +110,8 @@ def test_a_client_needs_nothing_but_its_own_folder(
     config = {"partition-id": 1, "data": str(tmp_path / "alone"), "state": str(tmp_path / "state")}
     config["simulated"] = True  # its secret comes from the seed
     worker = Worker(5, experiment.to_json(), {2: config})
-    for letter, payload in [pair for pair in carried if pair[0].node == 2]:
-        answer, reason = worker.handle(2, letter.kind, letter.group, letter.payload)
+    for envelope, payload in [pair for pair in carried if pair[0].node == 2]:
+        answer, reason = worker.handle(2, envelope.kind, envelope.group, envelope.payload)
         assert answer is not None, reason
         assert payload is not None
         first, second = decode(payload, Upload), decode(answer, Upload)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -118,7 +119,7 @@ class Model(ABC):
     def restore(
         cls, settings: ModelSettings, graph: KnowledgeGraph, parameters: Mapping[str, Floats]
     ) -> Self:
-        """A model of saved parameters for the graph that they were trained on."""
+        """A model of saved parameters, weights possibly as rows, for the graph that they were trained on."""
         counts = {"entity": graph.num_entities, "relation": graph.num_relations}
         shapes: dict[str, tuple[int, ...]] = {
             name: (counts[spec.vocabulary], spec.width) for name, spec in cls.table_specs(settings).items()
@@ -129,12 +130,13 @@ class Model(ABC):
                 raise DataError(
                     f"no {name} among {', '.join(parameters)}; {cls.__name__} has such a parameter"
                 )
-            if parameters[name].shape != shape:
+            if parameters[name].shape not in (shape, _shape_of_rows(shape)):
                 raise DataError(
                     f"{name} has shape {parameters[name].shape}, where {graph.name} and {cls.__name__} with "
                     f"dim = {settings.dim} have {shape}"
                 )
-        model = cls(settings, {name: parameters[name] for name in shapes}, cls.relation_scale(graph))
+        arrays = {name: parameters[name].reshape(shape) for name, shape in shapes.items()}
+        model = cls(settings, arrays, cls.relation_scale(graph))
         model._buffers = model.prepare(graph)
         return model
 
@@ -178,7 +180,7 @@ class Model(ABC):
     @property
     def rows(self) -> dict[str, Floats]:
         """Every parameter as rows (n, w) of the same memory: what optimisers move and what travels."""
-        return {name: array.reshape(_row_count(array), -1) for name, array in self.parameters.items()}
+        return {name: array.reshape(_shape_of_rows(array.shape)) for name, array in self.parameters.items()}
 
     @property
     def buffers(self) -> Mapping[str, Tensor]:
@@ -336,8 +338,9 @@ def _as_kernels_read(rows: Floats) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
 
 
-def _row_count(array: Floats) -> int:
-    return len(array) if array.ndim > 1 else 1
+def _shape_of_rows(shape: tuple[int, ...]) -> tuple[int, int]:
+    """An array as rows; one without a second axis is a single row."""
+    return (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
 
 
 def _owned(rows: Tensor) -> Floats:

@@ -47,7 +47,7 @@ def attack_recorded_run(
 
     if protocol is not None and protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
-    chosen = [each for each in PROTOCOLS if protocol in (None, each)]
+    chosen = [name for name in PROTOCOLS if protocol in (None, name)]
     with Console(stderr=True, quiet=quiet).status("attacking") as status:
         findings = attack_run(
             folder, attack or (), chosen, _clients(colluders), leak_ratio or (), status.update
@@ -97,20 +97,26 @@ def _show(findings: list[Finding]) -> None:
         "guessing",
         box=None,
     )
-    for each in findings:
-        if not _is_headline(each):
+    for finding in findings:
+        if not _is_headline(finding):
             continue
-        what = f"{each.metric} ({each.regime})" if each.regime else each.metric
-        interval = "" if each.low is None else f"{each.low:.4f}–{each.high:.4f}"
-        value = f"{each.value:.4f}"
-        guess = "" if each.baseline is None else f"{each.baseline:.4f}"
-        place = (each.protocol, each.adversary, each.view, f"{each.leak_ratio:.0%}", str(each.target))
-        table.add_row(*place, what, value, interval, guess)
+        what = f"{finding.metric} ({finding.regime})" if finding.regime else finding.metric
+        interval = "" if finding.low is None else f"{finding.low:.4f}–{finding.high:.4f}"
+        value = f"{finding.value:.4f}"
+        guess = "" if finding.baseline is None else f"{finding.baseline:.4f}"
+        where = (
+            finding.protocol,
+            finding.adversary,
+            finding.view,
+            f"{finding.leak_ratio:.0%}",
+            str(finding.target),
+        )
+        table.add_row(*where, what, value, interval, guess)
     Console(width=None if Console().is_terminal else 200).print(table)
     reasons = {
-        f"{each.metric} by {each.adversary} on {each.view}: {each.note}"
-        for each in findings
-        if not each.possible
+        f"{finding.metric} by {finding.adversary} on {finding.view}: {finding.note}"
+        for finding in findings
+        if not finding.possible
     }
     for reason in sorted(reasons):
         print(f"not possible: {reason}")

@@ -64,7 +64,7 @@ def info(source: Source, columns: Columns = None, header: Header = None, as_json
     loaded = _load(source, columns, header)
     split = loaded if isinstance(loaded, Split) else Split.single(loaded)
     known = None if Path(source).exists() else DATASETS.get(split.name)
-    facts = {
+    counts = {
         "name": split.name,
         "clients": split.num_clients if isinstance(loaded, Split) else None,
         "entities": len(split.entity_labels),
@@ -75,11 +75,11 @@ def info(source: Source, columns: Columns = None, header: Header = None, as_json
         "about": known.about if known else None,
         "licence": known.licence if known else None,
     }
-    facts = {key: value for key, value in facts.items() if value is not None}
+    counts = {key: value for key, value in counts.items() if value is not None}
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps(counts, indent=2))
         return
-    for key, value in facts.items():
+    for key, value in counts.items():
         print(f"{key:<16} {value:,}" if isinstance(value, int) else f"{key:<16} {value}")
 
 
@@ -98,13 +98,13 @@ def audit_dataset(
 
     loaded = _load(source, columns, header)
     with Console(stderr=True).status("auditing"):
-        found = audit(loaded if isinstance(loaded, Split) else Split.single(loaded))
-        folder = out or Path("fedkge-audit") / found.name
-        audit_view.write(found, folder)
+        audited = audit(loaded if isinstance(loaded, Split) else Split.single(loaded))
+        folder = out or Path("fedkge-audit") / audited.name
+        audit_view.write(audited, folder)
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(audited.to_dict(), indent=2))
         return
-    audit_view.show(found, Console(), brief=quiet)
+    audit_view.show(audited, Console(), brief=quiet)
     print(f"written to {folder}")
 
 
@@ -138,7 +138,7 @@ def split_dataset(
             write_pickle(out, made)
         else:
             write_split(out, made)
-    print(made.content_hash if quiet else _said(made, out))
+    print(made.content_hash if quiet else _summary(made, out))
 
 
 def _divide(
@@ -153,7 +153,7 @@ def _divide(
     return partition(marked, spec or "random", clients or 5, seed)
 
 
-def _said(split: Split, out: Path) -> str:
+def _summary(split: Split, out: Path) -> str:
     triples = [graph.num_triples for graph in split.clients]
     lines = [
         f"{split.num_clients} clients with {min(triples):,} to {max(triples):,} triples, partition "

@@ -63,12 +63,12 @@ class CellDisplay(RunDisplay):
         super().__init__(quiet)
         self.cells = self.progress.add_task("cells", total=None, state="")
 
-    def show(self, cell: TableCell, place: int, count: int) -> Observer:
+    def show(self, cell: TableCell, number: int, count: int) -> Observer:
         """The next cell; the bar of the one before goes."""
         for task in self.progress.task_ids:
             if task != self.cells:
                 self.progress.remove_task(task)
-        self.progress.update(self.cells, completed=place, total=count, state=f"{place} of {count}")
+        self.progress.update(self.cells, completed=number, total=count, state=f"{number} of {count}")
         return self.track(cell.title)
 
 

@@ -1,10 +1,11 @@
-"""`fedkge list`: the names that the registries know."""
+"""`fedkge list`: the names that the registries know, those of installed plug-ins among them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
@@ -12,27 +13,14 @@ from fedkge.errors import UnknownNameError
 
 __all__ = ["KINDS", "list_names"]
 
-KINDS = ("attacks", "models", "partitions", "strategies")
-
-
-def _registry(kind: str) -> Mapping[str, type]:
-    if kind == "partitions":
-        from fedkge.datasets import PARTITIONERS  # imports numpy
-
-        return PARTITIONERS
-    if kind == "attacks":
-        from fedkge.attacks import ATTACKS  # takes seconds to import
-
-        return ATTACKS
-    if kind == "models":
-        from fedkge.client.models import MODELS  # takes seconds to import
-
-        return MODELS
-    if kind == "strategies":
-        from fedkge.strategy import STRATEGIES  # takes seconds to import
-
-        return STRATEGIES
-    raise UnknownNameError("kind", kind, KINDS)
+KINDS = {  # where each registry is; they take seconds to import
+    "attacks": "fedkge.attacks:ATTACKS",
+    "formats": "fedkge.datasets.formats:FORMATS",
+    "mechanisms": "fedkge.client.privacy:MECHANISMS",
+    "models": "fedkge.client.models:MODELS",
+    "partitions": "fedkge.datasets:PARTITIONERS",
+    "strategies": "fedkge.strategy:STRATEGIES",
+}
 
 
 def list_names(
@@ -40,10 +28,18 @@ def list_names(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the names of a kind, each with what it is."""
-    about = {name: (cls.__doc__ or "").split("\n")[0] for name, cls in _registry(kind).items()}
+    about = {name: (value.__doc__ or "").split("\n")[0] for name, value in _registry(kind).items()}
     if as_json:
         print(json.dumps(about, indent=2))
         return
     width = max(map(len, about))
     for name, line in about.items():
         print(f"{name:<{width}}  {line}")
+
+
+def _registry(kind: str) -> Mapping[str, Any]:
+    if kind not in KINDS:
+        raise UnknownNameError("kind", kind, KINDS)
+    module, _, name = KINDS[kind].partition(":")
+    registry: Mapping[str, Any] = getattr(import_module(module), name)
+    return registry

@@ -1,4 +1,8 @@
-"""The command `fedkge`."""
+"""The command `fedkge`; one more command is a module beside this one and a line below.
+
+An option of an experiment is a field of fedkge/experiment.py alone: `--set`, its completion and the reference
+read the schema.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from fedkge.simulations.cli import (
     data_commands,
     export_command,
     init_command,
+    keys_command,
     list_command,
     predict_command,
     report_command,
@@ -39,6 +44,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(data_commands.app, name="data")
+app.add_typer(keys_command.app, name="keys")
 app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
 app.command("attack")(attack_command.attack_recorded_run)

@@ -52,16 +52,16 @@ def reproduce_table(
     order.wanted  # noqa: B018 - a mistake in what is asked for comes before the bars
     try:
         with CellDisplay(quiet) as display:
-            found = order.fill(display.show)
+            reproduction = order.fill(display.show)
     except KeyboardInterrupt:
         _stopped(order)
         raise
     if as_json:
-        print(_json(found))
+        print(_json(reproduction))
         return
-    _show(found)
-    print(f"written to {order.place}: cells.csv, table.md")
-    print(f"to look at: {order.place / 'report.html'}")
+    _show(reproduction)
+    print(f"written to {order.output}: cells.csv, table.md")
+    print(f"to look at: {order.output / 'report.html'}")
 
 
 def _list(as_json: bool) -> None:
@@ -75,35 +75,38 @@ def _list(as_json: bool) -> None:
         print(f"{name:<{width}}  {recipe.about}")
 
 
-def _json(found: Reproduction) -> str:
+def _json(reproduction: Reproduction) -> str:
     return json.dumps(
         {
-            "recipe": found.name,
-            "scale": found.scale,
-            "finished": found.finished,
-            "total": found.total,
-            "notices": found.notices,
-            "notes": found.notes,
-            "lines": json.loads(found.lines.to_json(orient="records", double_precision=15)),
+            "recipe": reproduction.name,
+            "scale": reproduction.scale,
+            "finished": reproduction.finished,
+            "total": reproduction.total,
+            "notices": reproduction.notices,
+            "notes": reproduction.notes,
+            "lines": json.loads(reproduction.lines.to_json(orient="records", double_precision=15)),
         },
         indent=2,
     )
 
 
-def _show(found: Reproduction) -> None:
-    table = Table(*found.header, box=None)
-    for row in found.texts():
+def _show(reproduction: Reproduction) -> None:
+    table = Table(*reproduction.header, box=None)
+    for row in reproduction.texts():
         table.add_row(*row)
-    print(found.recipe.about)
-    for notice in filter(None, (*found.notices, found.common)):
+    print(reproduction.recipe.about)
+    for notice in filter(None, (*reproduction.notices, reproduction.common)):
         print(notice)
     Console(width=None if Console().is_terminal else _TEXT_COLUMNS).print(table)
-    for note in filter(None, found.notes):
+    for note in filter(None, reproduction.notes):
         print(f"note: {note}")
 
 
 def _stopped(order: Order) -> None:
     """Whoever stops is told what is kept and how to go on."""
-    found = order.found()
-    print(f"stopped; {found.finished} of {found.total} cells are finished and kept", file=sys.stderr)
+    reproduction = order.reproduction()
+    print(
+        f"stopped; {reproduction.finished} of {reproduction.total} cells are finished and kept",
+        file=sys.stderr,
+    )
     print(f"go on with: {order.command}", file=sys.stderr)

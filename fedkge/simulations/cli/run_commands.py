@@ -140,8 +140,8 @@ def _check_roster(path: Path, num_clients: int) -> None:
         roster = Roster.from_text(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, SettingError) as error:
         raise DataError(
-            f"{path}: no roster ({error}); write one line for each client, as 'python -m "
-            "fedkge.client.keyring FOLDER' prints it"
+            f"{path}: no roster ({error}); write one line for each client, as "
+            "'fedkge keys new FOLDER' prints it"
         ) from None
     if len(roster) != num_clients:
         raise DataError(
@@ -176,18 +176,18 @@ def _resumable(how: str) -> Iterator[None]:
 def _show_run(summary: dict[str, Any]) -> None:
     table = Table("split", "MRR", "95 % interval", "Hits@1", "Hits@3", "Hits@10", "MR", "triples", box=None)
     for split in ("valid", "test"):
-        found = summary["utility"][split]
-        if not found["count"]:
+        scores = summary["utility"][split]
+        if not scores["count"]:
             continue
-        low, high = found["mrr"]["interval"]
-        metrics = [f"{found[name]['value']:.4f}" for name in ("hits@1", "hits@3", "hits@10")]
-        mean_rank = f"{found['mr']['value']:.1f}"
+        low, high = scores["mrr"]["interval"]
+        metrics = [f"{scores[name]['value']:.4f}" for name in ("hits@1", "hits@3", "hits@10")]
+        mean_rank = f"{scores['mr']['value']:.1f}"
         cells = [
-            f"{found['mrr']['value']:.4f}",
+            f"{scores['mrr']['value']:.4f}",
             f"{low:.4f}–{high:.4f}",
             *metrics,
             mean_rank,
-            str(found["count"]),
+            str(scores["count"]),
         ]
         table.add_row(split, *cells)
     Console().print(table)

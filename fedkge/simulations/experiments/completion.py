@@ -16,24 +16,24 @@ def complete_setting(incomplete: str) -> list[tuple[str, str]]:
     """The options that begin like what was typed, with their defaults; after '=', the values there are."""
     from fedkge.experiment import Experiment  # only a shell that asks needs it
 
-    place, equals, _ = incomplete.partition("=")
-    found = dict(settings(Experiment))
-    if equals and place in found:
-        offered = [(f"{place}={value}", "") for value in _choices(found[place])]
+    prefix, equals, _ = incomplete.partition("=")
+    options = dict(settings(Experiment))
+    if equals and prefix in options:
+        offered = [(f"{prefix}={value}", "") for value in _choices(options[prefix])]
     else:
-        offered = [(f"{name}=", f"default: {field.default}") for name, field in found.items()]
+        offered = [(f"{name}=", f"default: {field.default}") for name, field in options.items()]
     return [(value, about) for value, about in offered if value.startswith(incomplete)]
 
 
-def settings(section: type[BaseModel], place: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def settings(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Every option as section.key; sections within sections too."""
     from pydantic import BaseModel
 
     for key, field in section.model_fields.items():
         if isinstance(field.default, BaseModel):
-            yield from settings(type(field.default), f"{place}{key}.")
+            yield from settings(type(field.default), f"{prefix}{key}.")
         else:
-            yield f"{place}{key}", field
+            yield f"{prefix}{key}", field
 
 
 def _choices(field: FieldInfo) -> list[str]:

@@ -62,8 +62,8 @@ def _section(title: str, settings: type[Settings]) -> Iterator[str]:
     yield f"## {f'`{title}`' if title else 'At the top'}\n\n{about}\n"
     yield "| key | value | default | meaning |\n|---|---|---|---|"
     for key, field in options.items():
-        place = f"{settings.section}.{key}".lstrip(".")
-        cells = (f"`{key}`", _values(place, field), _default(field), field.description or "")
+        name = f"{settings.section}.{key}".lstrip(".")
+        cells = (f"`{key}`", _values(name, field), _default(field), field.description or "")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
     for field in settings.model_fields.values():
@@ -71,9 +71,9 @@ def _section(title: str, settings: type[Settings]) -> Iterator[str]:
             yield from _section(f"[{field.default.section}]", type(field.default))
 
 
-def _values(place: str, field: FieldInfo) -> str:
-    if place in _NAMES:
-        return ", ".join(f"`{name}`" for name in _NAMES[place])
+def _values(option: str, field: FieldInfo) -> str:
+    if option in _NAMES:
+        return ", ".join(f"`{name}`" for name in _NAMES[option])
     bounds = [
         text.format(getattr(rule, name))
         for rule in field.metadata
@@ -88,8 +88,8 @@ def _kinds(annotation: Any) -> Iterator[str]:
     if get_origin(annotation) is Literal:
         yield ", ".join(f"`{_toml(value)}`" for value in get_args(annotation))
     elif get_origin(annotation) in (Union, UnionType):
-        for each in get_args(annotation):
-            yield from _kinds(each)
+        for part in get_args(annotation):
+            yield from _kinds(part)
     elif get_origin(annotation) is tuple:
         yield f"list of {next(_kinds(get_args(annotation)[0]))}s"
     elif get_origin(annotation) is dict:

@@ -110,7 +110,7 @@ def _strategy(split: Split) -> str:
 
 
 def _is_common(labels: Sequence[Sequence[str]], holders: int) -> bool:
-    counts = Counter(label for own in labels for label in set(own))
+    counts = Counter(label for client_labels in labels for label in set(client_labels))
     return max(counts.values(), default=0) >= holders
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedkge.attacks.findings import Finding, worst
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.page import Answer
 from fedkge.simulations.report.privacy_section import by_client
 from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
-__all__ = ["GAIN", "LEAK", "NOT_ATTACKED", "PRICE", "answers", "exposure", "said"]
+__all__ = ["GAIN", "LEAK", "NOT_ATTACKED", "PRICE", "answers", "exposure", "sentence_of"]
 
 GAIN = "Utility: what was gained?"
 PRICE = "Bytes: what did it cost?"
@@ -68,8 +68,8 @@ def _bytes(run: RunFolder) -> Answer:
 
 
 def _leakage(run: RunFolder) -> Answer:
-    received = worst([each for each in run.findings if not each.granted])
-    granted = worst([each for each in run.findings if each.granted])
+    received = worst([finding for finding in run.findings if not finding.granted])
+    granted = worst([finding for finding in run.findings if finding.granted])
     lines = [exposure(run)]
     rows = _largest_epsilon(run.summary.part("privacy"))
     if granted is not None:
@@ -79,10 +79,10 @@ def _leakage(run: RunFolder) -> Answer:
         return Answer(LEAK, "none", "of the attacks was possible", lines, rows)
     if received is None:
         return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED], rows)
-    return Answer(LEAK, figure(received.value), received.metric, [said(received), *lines], rows)
+    return Answer(LEAK, figure(received.value), received.metric, [sentence_of(received), *lines], rows)
 
 
-def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
+def _largest_epsilon(privacy: Metadata) -> list[tuple[str, str]]:
     """With its standing, claimed or guaranteed, and whether that holds for a simulation alone."""
     spent = by_client(privacy.at("epsilon"))
     if not spent:
@@ -93,7 +93,7 @@ def _largest_epsilon(privacy: Facts) -> list[tuple[str, str]]:
     return [("largest ε of a client", f"{epsilon_of(epsilon)} {standing}{simulated}".rstrip())]
 
 
-def said(finding: Finding) -> str:
+def sentence_of(finding: Finding) -> str:
     """Who found out what, and how it compares to guessing."""
     target = f" about client {finding.target}" if finding.target is not None else ""
     guess = "" if finding.baseline is None else f", guessing reaches {figure(finding.baseline)}"

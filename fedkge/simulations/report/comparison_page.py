@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedkge.attacks.findings import Finding, worst
-from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, said
+from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, exposure, sentence_of
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
 from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.rows import Row, saved
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
@@ -58,7 +58,7 @@ def _asked(groups: Sequence[Group]) -> list[str]:
     """What all runs have in common, as far as a sentence about the first goes for all."""
     common = asked(groups[0].runs[0].experiment)
     for group in groups[1:]:
-        common = [each for each in common if each in asked(group.runs[0].experiment)]
+        common = [sentence for sentence in common if sentence in asked(group.runs[0].experiment)]
     seeds = max(len(group.runs) for group in groups)
     counted = f"{several(len(groups), 'setting')}, {several(seeds, 'seed')} each."
     varied = differences([group.runs[0] for group in groups])
@@ -115,9 +115,9 @@ def _leakage(ranked: Sequence[Group]) -> Answer:
     if not attacked:
         return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED])
     label, most = max(attacked.items(), key=lambda item: item[1].excess)
-    beside = [(name, f"{each.metric} {figure(each.value)}") for name, each in attacked.items()]
+    beside = [(name, f"{finding.metric} {figure(finding.value)}") for name, finding in attacked.items()]
     beside += [(name, "not possible") for name in failed]
-    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [said(most), *lines], beside)
+    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [sentence_of(most), *lines], beside)
 
 
 def _table(groups: Sequence[Group]) -> Table:
@@ -182,7 +182,7 @@ def _clients(groups: Sequence[Group]) -> Table:
     if len({_parties(run) for run in parted}) != 1:
         return Table("", (), (), "")
     alone = [_alone(run, parted) for run in parted]
-    clients = sorted({client for each in scores for client in each.content}, key=int)
+    clients = sorted({client for score in scores for client in score.content}, key=int)
     rows = [(f"client {client}", *map(_against, scores, alone, [client] * len(scores))) for client in clients]
     labels = [group.label for group in chosen]
     note = "In brackets: what a client gains over training alone." if any(alone) else ""
@@ -201,15 +201,15 @@ def _parties(run: RunFolder) -> str:
     return repr([run.experiment.at(part) for part in ("seed", "data", "clients")])
 
 
-def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Facts | None:
+def _alone(run: RunFolder, others: Sequence[RunFolder]) -> Metadata | None:
     """The scores of clients that train the same model, each by itself; none if there are two such runs."""
     model = run.experiment.at("model")
-    found = [each for each in others if each.strategy == "Local" and each.experiment.at("model") == model]
-    is_one = len(found) == 1 and run.strategy != "Local"
-    return found[0].summary.part("utility", "per_client") if is_one else None
+    local = [other for other in others if other.strategy == "Local" and other.experiment.at("model") == model]
+    is_one = len(local) == 1 and run.strategy != "Local"
+    return local[0].summary.part("utility", "per_client") if is_one else None
 
 
-def _against(scores: Facts, alone: Facts | None, client: str) -> str:
+def _against(scores: Metadata, alone: Metadata | None, client: str) -> str:
     path = (client, "test", "mrr", "value")
     value, before = scores.number(*path), alone.number(*path) if alone else None
     return figure(value) if value is None or before is None else f"{value:.3f} ({value - before:+.3f})"
@@ -273,20 +273,20 @@ def _attacks(groups: Sequence[Group]) -> list[Figure]:
 
 
 def _most(group: Group) -> Finding | None:
-    return worst([each for each in group.findings if not each.granted])
+    return worst([finding for finding in group.findings if not finding.granted])
 
 
 def _lines(groups: Sequence[Group], by_bytes: bool) -> list[Series]:
     """The validation curve of each group's first run."""
-    found = []
+    lines = []
     for number, group in enumerate(groups):
         run = group.runs[0]
         points = run.curve("valid", "mrr").get(ALL, [])
         if by_bytes:
             spent = dict(run.bytes_by_round())
             points = [(spent[round], value) for round, value in points if round in spent]
-        found.append(Series(group.label, points, number))
-    return found
+        lines.append(Series(group.label, points, number))
+    return lines
 
 
 def _runs(groups: Sequence[Group]) -> Table:
@@ -313,7 +313,7 @@ def _settings(groups: Sequence[Group]) -> Table:
     flat = [group.runs[0].experiment.flat() for group in groups]
     varied = differences([group.runs[0] for group in groups])
     rest = [name for name in flat[0] if name not in varied and name != "seed"]
-    rows = [(name, *(str(each.get(name, MISSING)) for each in flat)) for name in (*varied, *rest)]
+    rows = [(name, *(str(settings.get(name, MISSING)) for settings in flat)) for name in (*varied, *rest)]
     columns = ("setting", *(group.label for group in groups))
     return Table("The experiments, what differs first", columns, rows, "l" * len(columns), folded=True)
 

@@ -51,10 +51,10 @@ class Group:
 
 def grouped(runs: Iterable[RunFolder]) -> list[Group]:
     """In the order in which they come."""
-    found: dict[str, list[RunFolder]] = {}
+    by_settings: dict[str, list[RunFolder]] = {}
     for run in runs:
-        found.setdefault(json.dumps(_essence(run), sort_keys=True, default=str), []).append(run)
-    members = list(found.values())
+        by_settings.setdefault(json.dumps(_essence(run), sort_keys=True, default=str), []).append(run)
+    members = list(by_settings.values())
     varied = differences([group[0] for group in members])
     return [Group(label, group) for label, group in zip(_labels(members, varied), members, strict=True)]
 
@@ -62,8 +62,8 @@ def grouped(runs: Iterable[RunFolder]) -> list[Group]:
 def differences(runs: Sequence[RunFolder]) -> list[str]:
     """The settings in which runs differ, other than the incidental ones."""
     settings = [_essence(run) for run in runs]
-    names = dict.fromkeys(name for each in settings for name in each)
-    return [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
+    names = dict.fromkeys(name for options in settings for name in options)
+    return [name for name in names if len({str(options.get(name)) for options in settings}) > 1]
 
 
 def _essence(run: RunFolder) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections import Counter
 
 from fedkge.simulations.report.answers import answers
 from fedkge.simulations.report.charts.curves import charts
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.page import Page, Section, Table
 from fedkge.simulations.report.privacy_section import (
     budget_section,
@@ -15,6 +14,7 @@ from fedkge.simulations.report.privacy_section import (
     unprotected,
 )
 from fedkge.simulations.report.words import asked, bytes_of, figure, interval
+from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["environment_rows", "run_page", "title_of"]
@@ -81,12 +81,12 @@ def _scores(run: RunFolder) -> Table:
 
 
 def _clients(run: RunFolder) -> Table:
-    found = run.summary.part("utility", "per_client")
-    rows = [(client, *_score_cells(found.part(client, "test"))) for client in found.content]
+    per_client = run.summary.part("utility", "per_client")
+    rows = [(client, *_score_cells(per_client.part(client, "test"))) for client in per_client.content]
     return Table("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
 
 
-def _score_cells(scores: Facts) -> list[str]:
+def _score_cells(scores: Metadata) -> list[str]:
     mrr, *others = (figure(scores.number(name, "value"), 1 if name == "mr" else 4) for name in _SCORES)
     return [mrr, interval(scores.listed("mrr", "interval"), 4), *others, figure(scores.number("count"), 0)]
 
@@ -144,7 +144,7 @@ def _environment(run: RunFolder) -> Table:
 
 def environment_rows(run: RunFolder) -> list[tuple[str, str]]:
     """What may be the same for other runs: when this one started is not."""
-    found = {name: value for name, value in run.environment.flat().items() if name != "started"}
+    values = {name: value for name, value in run.environment.flat().items() if name != "started"}
     return [
-        (name.removeprefix("packages."), str(value)) for name, value in found.items() if value is not None
+        (name.removeprefix("packages."), str(value)) for name, value in values.items() if value is not None
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite, isinf
 
 from fedkge.simulations.cli.display import human_bytes
-from fedkge.simulations.report.facts import Facts
+from fedkge.simulations.runs.metadata import Metadata
 
 __all__ = ["MISSING", "asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]
 
@@ -27,7 +27,7 @@ _UNIONS = {
 }
 
 
-def asked(experiment: Facts) -> list[str]:
+def asked(experiment: Metadata) -> list[str]:
     """What an experiment does, in a few sentences; a setting that is missing goes unsaid."""
     parts = (_data, _training, _sharing, _protection)
     return [sentence for part in parts if (sentence := part(experiment))]
@@ -62,7 +62,7 @@ def _is_known(bounds: Sequence[float | None]) -> bool:
     return len(bounds) == 2 and None not in bounds
 
 
-def _data(experiment: Facts) -> str:
+def _data(experiment: Metadata) -> str:
     dataset, clients = experiment.text("data", "dataset"), experiment.number("data", "clients")
     if not dataset or clients is None:
         return ""
@@ -74,7 +74,7 @@ def _data(experiment: Facts) -> str:
     return f"{several(clients, 'client')} hold {dataset} among them, divided by “{divided}”{marked}."
 
 
-def _training(experiment: Facts) -> str:
+def _training(experiment: Metadata) -> str:
     model, dim = experiment.text("model", "name"), experiment.text("model", "dim")
     rounds, epochs = experiment.number("federation", "rounds"), experiment.number("training", "local_epochs")
     if not model or rounds is None or epochs is None:
@@ -83,25 +83,25 @@ def _training(experiment: Facts) -> str:
     return f"{model} embeddings of {dim} dimensions are trained for at most {length}."
 
 
-def _sharing(experiment: Facts) -> str:
+def _sharing(experiment: Metadata) -> str:
     strategy = experiment.text("federation", "strategy")
     return f"With {strategy}, {_SHARED[strategy]}." if strategy in _SHARED else ""
 
 
-def _protection(experiment: Facts) -> str:
+def _protection(experiment: Metadata) -> str:
     """How uploads are hidden, and how training is."""
-    said = []
+    parts = []
     privacy = experiment.part("privacy")
     if experiment.text("federation", "strategy") not in ("Local", "Central") and privacy.content:
         summed = privacy.at("secure_aggregation")
-        said.append("secure aggregation hides every upload" if summed else "uploads are in the clear")
-        said.append(_UNIONS.get(privacy.text("union"), ""))
+        parts.append("secure aggregation hides every upload" if summed else "uploads are in the clear")
+        parts.append(_UNIONS.get(privacy.text("union"), ""))
     mode = privacy.text("dp", "mode")
     if mode not in ("", "off"):
         target = privacy.number("dp", "target_epsilon")
         noise = f"σ {privacy.text('dp', 'sigma')}" if target is None else f"noise for ε {target:g}"
-        said.append(f"training is differentially private (mode “{mode}”, {noise}{_worth(mode)})")
-    sentence = "; ".join(each for each in said if each)
+        parts.append(f"training is differentially private (mode “{mode}”, {noise}{_worth(mode)})")
+    sentence = "; ".join(part for part in parts if part)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""
 
 

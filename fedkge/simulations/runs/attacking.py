@@ -14,7 +14,7 @@ from fedkge.errors import InputError, SettingError
 from fedkge.experiment import AdversarySettings, Experiment
 from fedkge.seeding import draw
 from fedkge.server.records import Records
-from fedkge.simulations.runs.run_folder import RunFolder
+from fedkge.simulations.runs.run_folder import result_of
 
 __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
@@ -95,12 +95,8 @@ def nothing_to_attack(experiment: Experiment) -> list[Finding]:
 
 def publish(folder: Path, findings: Sequence[Finding]) -> dict[str, Any]:
     """Put findings into the run's folder: findings.csv, and `leakage` in its summary, which is returned."""
-    run = RunFolder.read(folder)
-    if not run.is_finished:
-        raise InputError(
-            f"{folder}: no finished run (it has no summary.json); finish it with --resume {folder}"
-        )
+    result = result_of(folder)
     write_findings(folder / "findings.csv", findings)
-    summary = {**run.summary.content, "leakage": leakage_of(findings)}
+    summary = {**result.summary, "leakage": leakage_of(findings)}
     Records(folder).write_json("summary.json", summary)
     return summary

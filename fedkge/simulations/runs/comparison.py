@@ -11,12 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from fedkge.errors import UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer
 from fedkge.simulations.report import write_report
+from fedkge.simulations.runs.layout import divide
 from fedkge.simulations.runs.rows import Row, row_of, saved
-from fedkge.simulations.runs.run import RunResult, divide, run_or_resume
+from fedkge.simulations.runs.run import run_or_resume
+from fedkge.simulations.runs.run_folder import RunFolder, RunResult
 from fedkge.storage import storage_errors
 from fedkge.strategy import STRATEGIES
 
@@ -57,7 +58,7 @@ class Comparison:
 
     def _joined(self, part: Callable[[RunResult], pd.DataFrame]) -> pd.DataFrame:
         frames = [
-            part(result).assign(strategy=name, seed=Experiment.load(result.folder / "experiment.toml").seed)
+            part(result).assign(strategy=name, seed=RunFolder(result.folder).experiment.at("seed"))
             for name, results in self.runs.items()
             for result in results
         ]
@@ -93,8 +94,7 @@ def compare(
     Runs that are in the folder already are gone on with.
     """
     for name in strategies:
-        if name not in STRATEGIES:
-            raise UnknownNameError("strategy", name, STRATEGIES)
+        STRATEGIES[name]
     runs: dict[str, list[RunResult]] = {name: [] for name in strategies}
     for seed in range(experiment.seed, experiment.seed + seeds):
         seeded = experiment.model_copy(update={"seed": seed})
@@ -105,7 +105,7 @@ def compare(
             observer = watch(f"{name}, seed {seed}") if watch else None
             runs[name].append(run_or_resume(one, folder / f"{name}-seed{seed}", observer, split, track))
     comparison = Comparison(
-        tuple(row_of(name, [each.summary for each in results]) for name, results in runs.items()),
+        tuple(row_of(name, [result.summary for result in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},
         folder,
     )

@@ -32,8 +32,8 @@ _KNOCK = 5.0  # seconds to wait for a cluster to open its door
 
 
 @dataclass(frozen=True)
-class Letter:
-    """A message as a worker needs it."""
+class Envelope:
+    """A message on its way to a worker: to whom, of what kind, and its payload."""
 
     node: int
     kind: str
@@ -62,7 +62,7 @@ class SimulatedGrid(Grid):
         self._answers: dict[str, Message] = {}
 
     @abstractmethod
-    def deliver(self, letters: list[Letter], timeout: float | None) -> Iterator[tuple[int, Answer]]:
+    def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
         """Answers by node, as they come; whoever takes too long is left out."""
 
     @abstractmethod
@@ -81,9 +81,9 @@ class SimulatedGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         sent = {message.metadata.dst_node_id: message for message in messages}
-        letters = [_letter(message) for message in sent.values()]
-        self.bytes_down += sum(map(len, letters))
-        for node, (payload, reason) in self.deliver(letters, timeout):
+        envelopes = [_envelope(message) for message in sent.values()]
+        self.bytes_down += sum(map(len, envelopes))
+        for node, (payload, reason) in self.deliver(envelopes, timeout):
             if payload is None:
                 yield Message(Error(_CLIENT_FAILED, reason), reply_to=sent[node])
             else:
@@ -134,13 +134,18 @@ class InlineGrid(SimulatedGrid):
         )
         self.pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="client")
 
-    def deliver(self, letters: list[Letter], timeout: float | None) -> Iterator[tuple[int, Answer]]:
+    def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
         deadline = _deadline(timeout)
         waiting: dict[Future[Answer], int] = {
             self.pool.submit(
-                self.worker.handle, each.node, each.kind, each.group, each.payload, each.own
-            ): each.node
-            for each in letters
+                self.worker.handle,
+                envelope.node,
+                envelope.kind,
+                envelope.group,
+                envelope.payload,
+                envelope.own,
+            ): envelope.node
+            for envelope in envelopes
         }
         while waiting:
             done, _ = wait(waiting, timeout=_left(deadline), return_when=FIRST_COMPLETED)
@@ -173,21 +178,21 @@ class RayGrid(SimulatedGrid):
         if self._started:
             start_ray(settings)
         workers = min(settings.workers, len(nodes))
-        self.home = {node: place % workers for place, node in enumerate(nodes)}
-        self.actors = [self._actor(place) for place in range(workers)]
+        self.home = {node: number % workers for number, node in enumerate(nodes)}  # node -> its worker
+        self.actors = [self._actor(worker) for worker in range(workers)]
 
-    def deliver(self, letters: list[Letter], timeout: float | None) -> Iterator[tuple[int, Answer]]:
+    def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
         deadline = _deadline(timeout)
-        shared = self._put_once(letters)
-        waiting = {self._submit(each, shared): each for each in letters}
+        shared = self._put_once(envelopes)
+        waiting = {self._submit(envelope, shared): envelope for envelope in envelopes}
         restarts = 0
         while waiting:
             done, _ = self.ray.wait(list(waiting), num_returns=1, timeout=_left(deadline))
             if not done:
                 return
-            letter = waiting.pop(done[0])
+            envelope = waiting.pop(done[0])
             try:
-                yield letter.node, self.ray.get(done[0])
+                yield envelope.node, self.ray.get(done[0])
             except self.ray.exceptions.RayActorError as error:
                 restarts += 1
                 if restarts > _MAX_RESTARTS:
@@ -195,9 +200,9 @@ class RayGrid(SimulatedGrid):
                         f"a Ray worker died {restarts} times in one exchange ({_first_line(error)}); "
                         "lower engine.workers or give the machine more memory, then resume"
                     ) from error
-                lost = [letter, *self._take(waiting, self.home[letter.node])]
-                self._replace(self.home[letter.node])
-                waiting |= {self._submit(each, shared): each for each in lost}
+                lost = [envelope, *self._take(waiting, self.home[envelope.node])]
+                self._replace(self.home[envelope.node])
+                waiting |= {self._submit(again, shared): again for again in lost}
 
     def close(self) -> None:
         for actor in self.actors:
@@ -205,9 +210,9 @@ class RayGrid(SimulatedGrid):
         if self._started:
             self.ray.shutdown()
 
-    def _actor(self, place: int) -> Any:
+    def _actor(self, worker: int) -> Any:
         settings = self.settings
-        nodes = {node: dict(self.nodes[node]) for node, home in self.home.items() if home == place}
+        nodes = {node: dict(self.nodes[node]) for node, home in self.home.items() if home == worker}
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
         options: dict[str, Any] = {
             "num_cpus": settings.cpus_per_worker,
@@ -216,27 +221,27 @@ class RayGrid(SimulatedGrid):
         }
         return self.ray.remote(Worker).options(**options).remote(self.run_id, self.experiment, nodes)
 
-    def _replace(self, place: int) -> None:
-        _log.warning("worker %d died; starting another, and its clients go on from their last state", place)
-        self.actors[place] = self._actor(place)
+    def _replace(self, worker: int) -> None:
+        _log.warning("worker %d died; starting another, and its clients go on from their last state", worker)
+        self.actors[worker] = self._actor(worker)
 
-    def _submit(self, letter: Letter, shared: Mapping[int, Any]) -> Any:
-        payload = shared.get(id(letter.payload), letter.payload)
-        return self.actors[self.home[letter.node]].handle.remote(
-            letter.node, letter.kind, letter.group, payload, letter.own
+    def _submit(self, envelope: Envelope, shared: Mapping[int, Any]) -> Any:
+        payload = shared.get(id(envelope.payload), envelope.payload)
+        return self.actors[self.home[envelope.node]].handle.remote(
+            envelope.node, envelope.kind, envelope.group, payload, envelope.own
         )
 
-    def _put_once(self, letters: list[Letter]) -> dict[int, Any]:
+    def _put_once(self, envelopes: list[Envelope]) -> dict[int, Any]:
         """What several clients are told goes into the object store once."""
         counts: dict[int, int] = {}
-        for letter in letters:
-            counts[id(letter.payload)] = counts.get(id(letter.payload), 0) + 1
-        several = {id(each.payload): each.payload for each in letters if counts[id(each.payload)] > 1}
-        return {key: self.ray.put(payload) for key, payload in several.items()}
+        for envelope in envelopes:
+            counts[id(envelope.payload)] = counts.get(id(envelope.payload), 0) + 1
+        payloads = {id(envelope.payload): envelope.payload for envelope in envelopes}
+        return {key: self.ray.put(payload) for key, payload in payloads.items() if counts[key] > 1}
 
-    def _take(self, waiting: dict[Any, Letter], place: int) -> list[Letter]:
+    def _take(self, waiting: dict[Any, Envelope], worker: int) -> list[Envelope]:
         """Withdraw what a dead actor was still to answer."""
-        refs = [ref for ref, letter in waiting.items() if self.home[letter.node] == place]
+        refs = [ref for ref, envelope in waiting.items() if self.home[envelope.node] == worker]
         return [waiting.pop(ref) for ref in refs]
 
 
@@ -287,9 +292,9 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _letter(message: Message) -> Letter:
+def _envelope(message: Message) -> Envelope:
     content = message.content["fedkge"]
-    return Letter(
+    return Envelope(
         message.metadata.dst_node_id,
         message.metadata.message_type,
         message.metadata.group_id,

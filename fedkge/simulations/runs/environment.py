@@ -37,10 +37,10 @@ def _commit() -> str | None:
     folder = Path(fedkge.__file__).parent.parent
     if not (folder / ".git").exists() or not shutil.which("git"):
         return None
-    found = subprocess.run(
+    done = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or None
+    return done.stdout.strip() or None
 
 
 def _processor() -> str:

@@ -58,12 +58,12 @@ def interval_over_seeds(values: Sequence[float]) -> tuple[float, float]:
     return mean(values) - half, mean(values) + half
 
 
-def _interval(found: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def _interval(scores: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     """Over seeds; of a single run, over its test triples."""
-    if len(found) == 1:
-        low, high = found[0]["interval"]
+    if len(scores) == 1:
+        low, high = scores[0]["interval"]
         return float(low), float(high)
-    return interval_over_seeds([each["value"] for each in found])
+    return interval_over_seeds([score["value"] for score in scores])
 
 
 def _mean_or_none(values: Sequence[float | None]) -> float | None:

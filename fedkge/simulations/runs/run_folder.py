@@ -1,65 +1,94 @@
-"""A run as it lies on disk, finished or not."""
+"""The folder of a run, finished or not: the one place that knows its files and reads them.
+
+Nothing is read before it is asked for, and importing this module is quick: reports need neither torch nor
+pandas.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedkge.attacks.findings import COLUMNS, Finding, summarised
 from fedkge.errors import DataError, InputError
 from fedkge.server.ledger import Entry, Ledger
-from fedkge.simulations.report.facts import Facts
-from fedkge.simulations.runs.csv_tables import read_rows, read_text
+from fedkge.simulations.runs.metadata import Metadata
 
-__all__ = ["ALL", "RunFolder", "runs_in"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-ALL = "all"  # in the place of a client: all of them together
+    from fedkge.datasets import KnowledgeGraph
+    from fedkge.experiment import Experiment
 
-_METRICS = {"round": int, "client": str, "split": str, "metric": str, "value": float}
-_MESSAGES = {"round": int, "phase": str, "client": int, "direction": str, "bytes": int}
-_FAILURES = {"round": int, "phase": str, "client": str, "reason": str}
+__all__ = ["ALL", "RunFolder", "RunResult", "is_run", "read_rows", "result_of", "runs_in"]
+
+ALL = "all"  # in place of a client: all of them together
+
+Columns = Mapping[str, Callable[[str], Any]]  # of a CSV file, and how to read their cells
+
+_METRICS: Columns = {"round": int, "client": str, "split": str, "metric": str, "value": float}
+_MESSAGES: Columns = {"round": int, "phase": str, "client": int, "direction": str, "bytes": int}
+_FAILURES: Columns = {"round": int, "phase": str, "client": str, "reason": str}
+_REMEDY = "restore the file, or run the experiment again"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Everything a report says about one run."""
+    """What a run left on disk; `read` checks that the folder is one of a run."""
 
-    name: str
-    experiment: Facts
-    environment: Facts
-    summary: Facts
-    metrics: Sequence[Mapping[str, Any]]
-    ledger: Ledger
-    failures: Sequence[Mapping[str, Any]]
-    findings: Sequence[Finding]
+    path: Path
 
     @classmethod
     def read(cls, folder: Path) -> RunFolder:
-        summary = _json(folder / "summary.json")
-        finished = bool(summary.content)
-        ledger = Ledger()
-        for row in read_rows(folder / "messages.csv", _MESSAGES, finished):
-            ledger.add(Entry(**row))
-        return cls(
-            folder.resolve().name,
-            _toml(folder / "experiment.toml"),
-            _json(folder / "environment.json"),
-            summary,
-            read_rows(folder / "metrics.csv", _METRICS, finished),
-            ledger,
-            read_rows(folder / "failures.csv", _FAILURES, finished),
-            [Finding(**row) for row in read_rows(folder / "findings.csv", COLUMNS)]
-            or list(summarised(summary.part("leakage").content)),
-        )
+        if not folder.exists():
+            raise InputError(f"{folder}: no such folder, so it is not a run folder; give the folder of a run")
+        if not is_run(folder):
+            raise InputError(
+                f"{folder} is not a run folder (it has no experiment.toml); give the folder of a run"
+            )
+        return cls(folder)
+
+    # Settings and results.
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @cached_property
+    def experiment(self) -> Metadata:
+        """The settings as they are written; another version's too."""
+        return _toml(self.path / "experiment.toml")
+
+    def load_experiment(self) -> Experiment:
+        """The settings, checked by today's schema."""
+        from fedkge.experiment import Experiment  # pydantic takes a quarter of a second
+
+        return Experiment.load(self.path / "experiment.toml")
+
+    @cached_property
+    def environment(self) -> Metadata:
+        return _json(self.path / "environment.json")
+
+    @cached_property
+    def summary(self) -> Metadata:
+        """The results; empty until the run has ended."""
+        return _json(self.path / "summary.json")
 
     @property
     def is_finished(self) -> bool:
         return bool(self.summary.content)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it ended and its clients' states are gone: there is nothing to go on with."""
+        return self.is_finished and not (self.path / "clients").exists()
 
     @property
     def strategy(self) -> str:
@@ -68,6 +97,53 @@ class RunFolder:
     @property
     def num_clients(self) -> int:
         return int(self.experiment.number("data", "clients") or 0)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Everything that attacks on this run found."""
+        rows = read_rows(self.path / "findings.csv", COLUMNS)
+        return [Finding(**row) for row in rows] or list(summarised(self.summary.part("leakage").content))
+
+    # What each client had and has.
+
+    def data(self, client: int) -> Path:
+        """The folder of a client's triples."""
+        return self.path / "data" / f"client-{client}"
+
+    def graph(self, client: int) -> KnowledgeGraph:
+        from fedkge.datasets import load_graph  # imports numpy
+
+        return load_graph(self.data(client))
+
+    @property
+    def embeddings(self) -> dict[int, Path]:
+        """The file of tables of each client that left one."""
+        files = (self.path / "embeddings").glob("client-*.safetensors")
+        clients = {int(file.stem.removeprefix("client-")): file for file in files}
+        return dict(sorted(clients.items()))
+
+    # What was measured and sent, by round.
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        return self._rows("metrics", _METRICS)
+
+    @cached_property
+    def failures(self) -> list[dict[str, Any]]:
+        return self._rows("failures", _FAILURES)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        ledger = Ledger()
+        for row in self._rows("messages", _MESSAGES):
+            ledger.add(Entry(**row))
+        return ledger
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """metrics, messages, failures or findings as a frame."""
+        import pandas as pd  # takes long to import
+
+        return pd.read_csv(self.path / f"{name}.csv")
 
     @property
     def bytes_total(self) -> int:
@@ -93,49 +169,130 @@ class RunFolder:
         for entry in self.ledger.entries:
             if direction in (None, entry.direction):
                 sums[entry.round] = sums.get(entry.round, 0) + entry.bytes
-        total, found = 0, []
+        total, points = 0, []
         for round in sorted(sums):
             total += sums[round]
-            found.append((float(round), float(total)))
-        return found
+            points.append((float(round), float(total)))
+        return points
+
+    def _rows(self, name: str, columns: Columns) -> list[dict[str, Any]]:
+        return read_rows(self.path / f"{name}.csv", columns, self.is_finished)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run, for scripts and notebooks: its folder, its summary, its numbers as frames."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        return RunFolder(self.folder).frame("metrics")
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        return RunFolder(self.folder).frame("messages")
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Means over all clients with their 95 % intervals: a row for each split and metric."""
+        import pandas as pd  # takes long to import
+
+        return pd.DataFrame(
+            [
+                {"split": split, "metric": name, "value": score["value"], "low": low, "high": high}
+                for split in ("valid", "test")
+                for name, score in self.summary["utility"][split].items()
+                if isinstance(score, dict)
+                for low, high in [score["interval"]]
+            ],
+            columns=["split", "metric", "value", "low", "high"],
+        )
+
+    def _repr_html_(self) -> str:
+        html: str = self.frame.to_html(index=False)
+        return html
+
+    def test(self, metric: str = "mrr") -> float:
+        return float(self.summary["utility"]["test"][metric]["value"])
+
+
+def result_of(folder: Path) -> RunResult:
+    """A run that ended earlier."""
+    run = RunFolder.read(folder)
+    if not run.is_finished:
+        raise InputError(
+            f"{folder}: no finished run (it has no summary.json); finish it with --resume {folder}"
+        )
+    return RunResult(folder, dict(run.summary.content))
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / "experiment.toml").is_file()
 
 
 def runs_in(folder: Path) -> list[Path]:
     """The folder itself if it is a run, else the runs directly in it."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a run or a comparison")
-    if _is_run(folder):
-        return [folder]
-    found = sorted(each for each in folder.iterdir() if _is_run(each))
-    if not found:
+    runs = [folder] if is_run(folder) else sorted(filter(is_run, folder.iterdir()))
+    if not runs:
         raise InputError(
             f"{folder}: no run in it (no experiment.toml); give the folder of a run or a comparison"
         )
-    return found
+    return runs
 
 
-def _is_run(folder: Path) -> bool:
-    return (folder / "experiment.toml").is_file()
+def read_rows(path: Path, columns: Columns, finished: bool = True) -> list[dict[str, Any]]:
+    """The rows of a CSV file, if it is there; an unfinished run may have been cut within a line."""
+    if not path.exists():
+        return []
+    text = _text(path)
+    if not finished:
+        text = text[: text.rfind("\n") + 1]
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        if missing := [name for name in columns if name not in (reader.fieldnames or ())]:
+            raise DataError(f"{path}: no column '{missing[0]}'; expected {', '.join(columns)}; {_REMEDY}")
+        return [_row(row, columns) for row in reader]
+    except (csv.Error, ValueError) as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}; {_REMEDY}") from None
+
+
+def _row(row: Mapping[str | None, Any], columns: Columns) -> dict[str, Any]:
+    if None in row or None in row.values():
+        raise ValueError("the number of cells is not that of the columns")
+    return {name: read(row[name]) for name, read in columns.items()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not UTF-8 text; {_REMEDY}") from None
+
+
+def _json(path: Path) -> Metadata:
+    if not path.exists():
+        return Metadata({})
+    try:
+        content = json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not JSON ({error}); {_REMEDY}") from None
+    if not isinstance(content, Mapping) or not content:
+        raise DataError(f"{path}: expected an object with content; {_REMEDY}")
+    return Metadata(content)
+
+
+def _toml(path: Path) -> Metadata:
+    try:
+        return Metadata(tomllib.loads(_text(path)))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path}: not TOML ({error}); mend that line") from None
 
 
 def _by_number(item: tuple[str, Any]) -> tuple[int, str]:
     return (int(item[0]), "") if item[0].isdecimal() else (-1, item[0])
-
-
-def _json(path: Path) -> Facts:
-    if not path.exists():
-        return Facts({})
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON ({error}); restore it, or run the experiment again") from None
-    if not isinstance(content, Mapping) or not content:
-        raise DataError(f"{path}: expected an object with content; restore it, or run the experiment again")
-    return Facts(content)
-
-
-def _toml(path: Path) -> Facts:
-    try:
-        return Facts(tomllib.loads(read_text(path)))
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{path}: not TOML ({error}); mend that line") from None

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from fedkge.errors import InputError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer, Progress
+from fedkge.simulations.runs.metadata import Metadata
 
 __all__ = ["TRACKERS", "Tracker", "check_trackers", "tracked"]
 
@@ -58,7 +59,7 @@ class MLflow:
         self.mlflow = mlflow
         mlflow.set_experiment(experiment.name)
         mlflow.start_run(run_name=folder.name, nested=True)  # within a run that the caller has open, if any
-        mlflow.log_params(_flat(experiment.model_dump()))
+        mlflow.log_params(Metadata(experiment.model_dump()).flat())
 
     def log(self, metrics: Mapping[str, float], round: int) -> None:
         clean = {name.replace("@", "_at_"): value for name, value in metrics.items()}  # it refuses '@'
@@ -114,7 +115,9 @@ class Watch:
     def end(self, summary: Mapping[str, Any]) -> None:
         """The test scores and costs of the whole run."""
         test = summary["utility"]["test"]
-        scores = {f"test/{name}": each["value"] for name, each in test.items() if isinstance(each, Mapping)}
+        scores = {
+            f"test/{name}": score["value"] for name, score in test.items() if isinstance(score, Mapping)
+        }
         self._log({**scores, **{name: summary["communication"][name] for name in ("bytes_up", "bytes_down")}})
 
     def _log(self, metrics: Mapping[str, float]) -> None:
@@ -142,11 +145,3 @@ def tracked(
             trackers.append(TRACKERS[name](experiment, folder))
             stack.callback(trackers[-1].close)
         yield Watch(observer, trackers)
-
-
-def _flat(options: Mapping[str, Any], place: str = "") -> dict[str, Any]:
-    """Options of sections as section.key."""
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        found |= _flat(value, f"{place}{key}.") if isinstance(value, Mapping) else {f"{place}{key}": value}
-    return found

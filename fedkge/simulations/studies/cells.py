@@ -14,7 +14,7 @@ from fedkge.errors import DataError
 from fedkge.server.progress import Observer, Progress
 from fedkge.storage import staged
 
-__all__ = ["Key", "Row", "TableCell", "Workshop"]
+__all__ = ["Key", "Row", "StudyCache", "TableCell"]
 
 Key = str | int | float | None
 Row = dict[str, Any]
@@ -25,8 +25,8 @@ def _unseen(now: Progress) -> None:
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """Where cells are made and kept, and who watches the run that is going on."""
+class StudyCache:
+    """A folder that keeps finished cells and runs, and who watches the run that is going on."""
 
     folder: Path
     watch: Observer = _unseen
@@ -42,7 +42,7 @@ class TableCell:
     """A cell; `settings` is whatever else its rows depend on, so that other settings are another cell."""
 
     keys: Mapping[str, Key]
-    measure: Callable[[Workshop], Iterable[Row]] = field(compare=False, repr=False)
+    measure: Callable[[StudyCache], Iterable[Row]] = field(compare=False, repr=False)
     settings: str = ""
 
     @property
@@ -57,20 +57,20 @@ class TableCell:
         readable = re.sub(r"[^\w.-]+", "-", words)
         return f"{readable}-{digest[:10]}.json"
 
-    def rows(self, workshop: Workshop, shelf: Path) -> list[Row]:
-        """Its rows, from the shelf if they lie there."""
-        kept = self.kept(shelf)
+    def rows(self, cache: StudyCache, folder: Path) -> list[Row]:
+        """Its rows, from the folder of finished cells if they are there."""
+        kept = self.kept(folder)
         if kept is not None:
             return kept
-        rows = [{**self.keys, **row} for row in self.measure(workshop)]
+        rows = [{**self.keys, **row} for row in self.measure(cache)]
         text = json.dumps(rows, indent=1, default=lambda number: number.item())  # of numpy
-        with staged(shelf / self.file) as path:
+        with staged(folder / self.file) as path:
             path.write_text(text + "\n", encoding="utf-8")
         return list(json.loads(text))
 
-    def kept(self, shelf: Path) -> list[Row] | None:
+    def kept(self, folder: Path) -> list[Row] | None:
         """Its rows if it was finished before."""
-        path = shelf / self.file
+        path = folder / self.file
         try:
             return list(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:

@@ -6,15 +6,16 @@ import shutil
 
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
-from fedkge.simulations.runs.run import RunResult, run_or_resume
-from fedkge.simulations.studies.cells import Workshop
+from fedkge.simulations.runs.run import run_or_resume
+from fedkge.simulations.runs.run_folder import RunResult, is_run
+from fedkge.simulations.studies.cells import StudyCache
 
 __all__ = ["kept_run"]
 
 
-def kept_run(workshop: Workshop, words: str, experiment: Experiment) -> RunResult:
+def kept_run(cache: StudyCache, words: str, experiment: Experiment) -> RunResult:
     """The finished run of an experiment, from its folder if it is there; other settings have another."""
-    folder = workshop.runs / f"{words}-{experiment_hash(experiment)[:10]}"
-    if folder.exists() and not (folder / "experiment.toml").exists():  # cut before anything was trained
+    folder = cache.runs / f"{words}-{experiment_hash(experiment)[:10]}"
+    if folder.exists() and not is_run(folder):  # cut before anything was trained
         shutil.rmtree(folder)
-    return run_or_resume(experiment, folder, workshop.watch)
+    return run_or_resume(experiment, folder, cache.watch)

@@ -8,7 +8,7 @@ from fedkge.attacks import Finding
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
 from fedkge.simulations.runs.attacking import attack_run, publish
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
 from fedkge.simulations.studies.fedr.reconstruction_study import experiment_of
 from fedkge.simulations.studies.kept_runs import kept_run
 from fedkge.simulations.studies.scale import Scale
@@ -42,8 +42,8 @@ def leakage_over_epsilon(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCe
 def _measured(sigma: float | None, scale: Scale, seed: int) -> TableCell:
     experiment = private_experiment(sigma, scale, seed)
 
-    def measure(workshop: Workshop) -> list[Row]:
-        result = kept_run(workshop, f"leakage-{'off' if sigma is None else sigma}-{seed}", experiment)
+    def measure(cache: StudyCache) -> list[Row]:
+        result = kept_run(cache, f"leakage-{'off' if sigma is None else sigma}-{seed}", experiment)
         findings = attack_run(result.folder, ["reconstruction"], ["paper"], [0], [1.0])
         publish(result.folder, findings)
         mrr, spent = result.summary["utility"]["test"]["mrr"], result.summary["privacy"]["epsilon"]
@@ -73,14 +73,14 @@ def worst_of(findings: Sequence[Finding]) -> list[Row]:
     """What the server and its colluder find of the client who loses most, and what guessing reaches there."""
     rows: list[Row] = []
     for metric in _METRICS:
-        found = [
-            each
-            for each in findings
-            if (each.metric, each.view) == (metric, "uploads")
-            and " + " in each.adversary
-            and each.value is not None
+        successes = [
+            finding
+            for finding in findings
+            if (finding.metric, finding.view) == (metric, "uploads")
+            and " + " in finding.adversary
+            and finding.value is not None
         ]
-        worst = max(found, key=lambda each: each.value or 0.0, default=None)
+        worst = max(successes, key=lambda finding: finding.value or 0.0, default=None)
         if worst is not None:
             interval = {"low": worst.low, "high": worst.high, "chance": worst.baseline}
             rows.append({"metric": metric, "measured": worst.value, **interval})

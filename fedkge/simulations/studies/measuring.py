@@ -12,7 +12,7 @@ from fedkge.server.progress import Observer
 from fedkge.simulations.report import FILE
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.studies import RECIPES, Recipe, Scale
-from fedkge.simulations.studies.cells import TableCell, Workshop
+from fedkge.simulations.studies.cells import StudyCache, TableCell
 from fedkge.simulations.studies.page import reproduction_page
 from fedkge.simulations.studies.reproduction import Reproduction
 from fedkge.simulations.studies.selection import select
@@ -53,9 +53,13 @@ class Order:
         return select(self.cells, self.only) if self.only else self.cells
 
     @property
-    def place(self) -> Path:
+    def output(self) -> Path:
         """Where the table goes; runs and cells are beside it, for other recipes to share."""
         return self.folder / f"{self.name}-{self.scale}"
+
+    @property
+    def cells_folder(self) -> Path:
+        return self.recipe.cells_folder(self.folder, self.scale)
 
     @property
     def command(self) -> str:
@@ -67,21 +71,19 @@ class Order:
 
     def fill(self, watch: Watch) -> Reproduction:
         """Measure what is missing; whatever stops it, the finished cells are on disk and in the table."""
-        shelf = self.recipe.shelf(self.folder, self.scale)
         wanted = self.wanted
         try:
-            for place, cell in enumerate(wanted):
-                cell.rows(Workshop(self.folder, watch(cell, place, len(wanted))), shelf)
+            for number, cell in enumerate(wanted):
+                cell.rows(StudyCache(self.folder, watch(cell, number, len(wanted))), self.cells_folder)
         finally:
-            found = self.found()
-            if found.finished:
-                self.write(found)
-        return found
+            reproduction = self.reproduction()
+            if reproduction.finished:
+                self.write(reproduction)
+        return reproduction
 
-    def found(self) -> Reproduction:
+    def reproduction(self) -> Reproduction:
         """All finished cells of the recipe, asked for now or before."""
-        shelf = self.recipe.shelf(self.folder, self.scale)
-        finished = [rows for cell in self.cells if (rows := cell.kept(shelf)) is not None]
+        finished = [rows for cell in self.cells if (rows := cell.kept(self.cells_folder)) is not None]
         return Reproduction(
             self.name,
             self.recipe,
@@ -93,13 +95,14 @@ class Order:
             len(self.cells),
         )
 
-    def write(self, found: Reproduction) -> None:
+    def write(self, reproduction: Reproduction) -> None:
         """cells.csv, table.md and a page to look at."""
-        facts = describe()
-        made = f"{facts['started'][:10]}, fedkge {facts['fedkge']}, commit {facts['commit'] or 'unknown'}."
-        with staged(self.place / "cells.csv") as path:
-            found.frame.to_csv(path, index=False)
-        with staged(self.place / "table.md") as path:
-            path.write_text(found.markdown(made), encoding="utf-8")
-        with staged(self.place / FILE) as path:
-            path.write_text(reproduction_page(found, facts).html(), encoding="utf-8")
+        environment = describe()
+        day, commit = environment["started"][:10], environment["commit"] or "unknown"
+        made = f"{day}, fedkge {environment['fedkge']}, commit {commit}."
+        with staged(self.output / "cells.csv") as path:
+            reproduction.frame.to_csv(path, index=False)
+        with staged(self.output / "table.md") as path:
+            path.write_text(reproduction.markdown(made), encoding="utf-8")
+        with staged(self.output / FILE) as path:
+            path.write_text(reproduction_page(reproduction, environment).html(), encoding="utf-8")

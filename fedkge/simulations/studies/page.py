@@ -21,17 +21,20 @@ _MOST_BARS = 40
 _LONG = 60
 
 
-def reproduction_page(found: Reproduction, environment: Mapping[str, Any]) -> Page:
+def reproduction_page(reproduction: Reproduction, environment: Mapping[str, Any]) -> Page:
     return Page(
-        found.recipe.about.removesuffix("."),
-        [f"Published and measured, at scale {found.scale}.", found.common],
-        found.notices,
-        [_closeness(found.lines), _coverage(found.lines), _progress(found)],
+        reproduction.recipe.about.removesuffix("."),
+        [f"Published and measured, at scale {reproduction.scale}.", reproduction.common],
+        reproduction.notices,
+        [_closeness(reproduction.lines), _coverage(reproduction.lines), _progress(reproduction)],
         [
-            Section("Line by line", tables=[_table(found)]),
-            Section("To look at", figures=list(_curves(found) if found.recipe.over else _bars(found))),
-            Section("What to know", items=[("", note) for note in found.notes if note]),
-            Section("How to check it", tables=[_checks(found, environment)]),
+            Section("Line by line", tables=[_table(reproduction)]),
+            Section(
+                "To look at",
+                figures=list(_curves(reproduction) if reproduction.recipe.over else _bars(reproduction)),
+            ),
+            Section("What to know", items=[("", note) for note in reproduction.notes if note]),
+            Section("How to check it", tables=[_checks(reproduction, environment)]),
         ],
     )
 
@@ -64,17 +67,19 @@ def _coverage(lines: pd.DataFrame) -> Answer:
     return Answer(question, str(inside), f"of {len(both)}", ["The others are shown as they are."])
 
 
-def _progress(found: Reproduction) -> Answer:
-    line = "Go on with the same command." if found.is_partial else "Nothing is missing."
-    return Answer("How much of it is done?", str(found.finished), f"of {found.total} cells", [line])
+def _progress(reproduction: Reproduction) -> Answer:
+    line = "Go on with the same command." if reproduction.is_partial else "Nothing is missing."
+    return Answer(
+        "How much of it is done?", str(reproduction.finished), f"of {reproduction.total} cells", [line]
+    )
 
 
-def _table(found: Reproduction) -> Table:
-    rows = found.texts()
+def _table(reproduction: Reproduction) -> Table:
+    rows = reproduction.texts()
     is_long = len(rows) > _LONG
-    align = "l" * (len(found.header) - len(HEADER)) + "r" * len(HEADER)
+    align = "l" * (len(reproduction.header) - len(HEADER)) + "r" * len(HEADER)
     title = f"Every line ({len(rows)})" if is_long else ""
-    return Table(title, found.header, rows, align, folded=is_long)
+    return Table(title, reproduction.header, rows, align, folded=is_long)
 
 
 def _names(lines: pd.DataFrame) -> list[str]:
@@ -82,9 +87,11 @@ def _names(lines: pd.DataFrame) -> list[str]:
     return list(lines.columns[: list(lines.columns).index("published")])
 
 
-def _bars(found: Reproduction) -> Iterator[Figure]:
+def _bars(reproduction: Reproduction) -> Iterator[Figure]:
     """A chart for each quantity, and each value of the first column if there are more."""
-    lines = found.lines[found.lines["measured"].map(lambda value: isfinite(value) and value >= 0)]
+    lines = reproduction.lines[
+        reproduction.lines["measured"].map(lambda value: isfinite(value) and value >= 0)
+    ]
     names = _names(lines)
     first = ["metric", *(name for name in names[:1] if len(names) > 2)]
     rest = [name for name in names if name not in first]
@@ -110,14 +117,14 @@ def _bars(found: Reproduction) -> Iterator[Figure]:
         yield Figure.of(BarChart(title, bars, shown), tick + spans)
 
 
-def _curves(found: Reproduction) -> Iterator[Figure]:
+def _curves(reproduction: Reproduction) -> Iterator[Figure]:
     """A chart for each cell but for the last column, whose values are its lines."""
-    over = found.recipe.over or ""
-    names = [name for name in _names(found.lines) if name not in (over, "metric")]
-    lines = found.lines.sort_values(["metric", *names, over], kind="stable").to_dict("records")
+    over = reproduction.recipe.over or ""
+    names = [name for name in _names(reproduction.lines) if name not in (over, "metric")]
+    lines = reproduction.lines.sort_values(["metric", *names, over], kind="stable").to_dict("records")
     for title, chart in groupby(lines, lambda line: _words(line, ["metric", *names[:-1]])):
         series = [
-            Series(label, [(each[over], each["measured"]) for each in curve], number)
+            Series(label, [(point[over], point["measured"]) for point in curve], number)
             for number, (label, curve) in enumerate(
                 (label, list(curve)) for label, curve in groupby(chart, lambda line: _words(line, names[-1:]))
             )
@@ -129,19 +136,19 @@ def _curves(found: Reproduction) -> Iterator[Figure]:
 
 def _words(line: Mapping[Any, Any], names: list[str]) -> str:
     """What tells a line from others; a bare number says of what."""
-    found = {name: line[name] for name in names if not pd.isna(line[name])}
-    said = [f"{name} {it:g}" if isinstance(it, int | float) else str(it) for name, it in found.items()]
-    return ", ".join(said)
+    values = {name: line[name] for name in names if not pd.isna(line[name])}
+    words = [f"{name} {it:g}" if isinstance(it, int | float) else str(it) for name, it in values.items()]
+    return ", ".join(words)
 
 
 def _known(value: float) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def _checks(found: Reproduction, environment: Mapping[str, Any]) -> Table:
+def _checks(reproduction: Reproduction, environment: Mapping[str, Any]) -> Table:
     packages = environment["packages"]
     rows = [
-        ("command", found.command),
+        ("command", reproduction.command),
         ("written", environment["started"]),
         ("fedkge", f"{environment['fedkge']}, commit {environment['commit'] or 'unknown'}"),
         ("machine", f"{environment['processor']}, {several(environment['cores'], 'core')}"),

@@ -84,18 +84,18 @@ class Reproduction:
     @property
     def notices(self) -> list[str]:
         """What a reader must know before the numbers."""
-        said = []
+        notes = []
         if self.is_partial:
-            said.append(f"Partial: {self.finished} of {self.total} cells are finished.")
+            notes.append(f"Partial: {self.finished} of {self.total} cells are finished.")
         if self.scale == "quick":
-            said.append("Scale quick: less than the full study, as the notes say.")
-        return said
+            notes.append("Scale quick: less than the full study, as the notes say.")
+        return notes
 
     @property
     def notes(self) -> list[str]:
         curves = f"Of each curve the table has the last {self.recipe.over}; cells.csv has all."
-        said = [self.recipe.details_of(self.scale), *self.recipe.notes, curves if self.recipe.over else ""]
-        return [note for note in said if note]
+        notes = [self.recipe.details_of(self.scale), *self.recipe.notes, curves if self.recipe.over else ""]
+        return [note for note in notes if note]
 
     def markdown(self, made: str) -> str:
         """The table for a document; `made` says when and with what."""

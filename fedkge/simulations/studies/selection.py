@@ -19,11 +19,11 @@ def select(cells: Sequence[TableCell], wishes: Iterable[str]) -> list[TableCell]
             raise SettingError(f"--only '{wish}': expected key=value, such as dataset=DDB14,clients=5")
         _check(cells, key, value)
         wanted.setdefault(key, set()).add(value)
-    found = [cell for cell in cells if all(str(cell.keys[key]) in wanted[key] for key in wanted)]
-    if not found:
+    chosen = [cell for cell in cells if all(str(cell.keys[key]) in wanted[key] for key in wanted)]
+    if not chosen:
         asked = ", ".join(f"{key}={'|'.join(sorted(values))}" for key, values in wanted.items())
         raise InputError(f"--only {asked}: no cell of this recipe is all of that; leave out a part")
-    return found
+    return chosen
 
 
 def _check(cells: Sequence[TableCell], key: str, value: str) -> None:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from fedkge.simulations.studies.cells import TableCell, Workshop
+from fedkge.simulations.studies.cells import StudyCache, TableCell
 from fedkge.simulations.studies.scale import Scale, scale_named
 
 __all__ = ["AS_PRINTED", "Quantity", "Recipe", "study"]
@@ -67,8 +67,8 @@ class Recipe:
     def num_seeds(self, scale: Scale) -> int:
         return 1 if self.seeds is None else self.seeds[scale]
 
-    def shelf(self, folder: Path, scale: Scale) -> Path:
-        """Where finished cells lie."""
+    def cells_folder(self, folder: Path, scale: Scale) -> Path:
+        """Where finished cells are kept."""
         module = self.cells_of.__module__.rpartition(".")[2]
         return folder / "cells" / f"{module}-{self.cells_of.__name__}-{scale}"
 
@@ -78,9 +78,9 @@ class Recipe:
             with TemporaryDirectory() as temporary:
                 return self(scale, seed, Path(temporary))
         scale = scale_named(scale)
-        workshop, shelf = Workshop(folder), self.shelf(folder, scale)
+        cache, finished = StudyCache(folder), self.cells_folder(folder, scale)
         cells = self.cells(scale, range(seed, seed + self.num_seeds(scale)))
-        frame = pd.DataFrame([row for cell in cells for row in cell.rows(workshop, shelf)])
+        frame = pd.DataFrame([row for cell in cells for row in cell.rows(cache, finished)])
         frame.attrs["notes"] = self.notes
         return frame
 

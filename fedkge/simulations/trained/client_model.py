@@ -12,9 +12,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from fedkge.client.models import MODELS, Model
-from fedkge.datasets import KnowledgeGraph, load_graph
+from fedkge.datasets import KnowledgeGraph
 from fedkge.errors import DataError, InputError
-from fedkge.experiment import Experiment
+from fedkge.simulations.runs.run_folder import RunFolder
 
 __all__ = ["Trained", "load_trained", "trained_clients"]
 
@@ -39,9 +39,7 @@ class Trained:
 
 def trained_clients(folder: Path) -> list[int]:
     """The clients whose embeddings a run folder holds."""
-    _require_run(folder)
-    files = (folder / "embeddings").glob("client-*.safetensors")
-    clients = sorted(int(file.stem.removeprefix("client-")) for file in files)
+    clients = list(RunFolder.read(folder).embeddings)
     if not clients:
         raise InputError(
             f"{folder}: no client's embeddings; finish the run with 'fedkge run --resume {folder}' "
@@ -57,9 +55,8 @@ def load_trained(folder: Path, client: int) -> Trained:
         raise InputError(
             f"{folder}: no embeddings of client {client}; it has clients {', '.join(map(str, clients))}"
         )
-    settings = Experiment.load(folder / "experiment.toml").model
-    graph = load_graph(folder / "data" / f"client-{client}")
-    path = folder / "embeddings" / f"client-{client}.safetensors"
+    run = RunFolder.read(folder)
+    settings, graph, path = run.load_experiment().model, run.graph(client), run.embeddings[client]
     try:
         parameters = load_file(path)
     except (OSError, SafetensorError) as error:
@@ -69,13 +66,6 @@ def load_trained(folder: Path, client: int) -> Trained:
     except DataError as error:
         raise DataError(f"{path}: {error}; run the experiment again") from None
     return Trained(client, graph, model)
-
-
-def _require_run(folder: Path) -> None:
-    if not (folder / "experiment.toml").is_file():
-        raise InputError(
-            f"{folder} is not a run folder (it has no experiment.toml); give the folder of a run"
-        )
 
 
 def _place(label: str, labels: Sequence[str], kind: str) -> int:

@@ -14,7 +14,7 @@ from fedkge.simulations.studies.selection import select
 from fedkge.simulations.studies.study import Quantity, study
 
 CELLS = [
-    TableCell({"dataset": dataset, "clients": clients}, lambda workshop: [])
+    TableCell({"dataset": dataset, "clients": clients}, lambda cache: [])
     for dataset, clients in (("DDB14", 5), ("DDB14", 10), ("WN18RR", 5))
 ]
 

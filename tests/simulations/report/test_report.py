@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +17,11 @@ from fedkge.attacks.findings import worst
 from fedkge.errors import InputError
 from fedkge.simulations import report
 from fedkge.simulations.report import write_report
+from fedkge.simulations.report.charts import curves
+from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.drawing import WIDTH
 from fedkge.simulations.report.charts.lines import NUM_COLOURS
+from fedkge.simulations.report.page import Figure
 from fedkge.simulations.runs.rows import row_of
 from fedkge.simulations.runs.run_folder import RunFolder
 from tests.simulations.report.conftest import Seen
@@ -83,6 +87,23 @@ def test_the_three_answers_are_those_of_the_summary(finished: Path) -> None:
     assert summary["result_hash"] in text
     assert "3 clients hold UMLS among them" in text
     assert "With FedE, they share entity rows." in text
+
+
+def failures_by_client(run: RunFolder) -> Figure | None:
+    """A chart of one's own: a function of a run, and a line in CHARTS."""
+    counts = Counter(row["client"] for row in run.failures)
+    bars = [Bar(f"client {client}", count) for client, count in counts.items()]
+    return Figure.of(BarChart("Answers that did not come", bars)) if bars else None
+
+
+def test_a_chart_is_a_function_and_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "CHARTS", [*curves.CHARTS, failures_by_client])
+    assert seen(folder).tags["figure"] == 5  # nothing failed: no chart
+    with (folder / "failures.csv").open("a", newline="") as file:
+        csv.writer(file).writerow((2, "train", 1, "out of memory"))
+    page = seen(folder)
+    assert page.tags["figure"] == 6
+    assert "Answers that did not come" in page.text
 
 
 def test_what_is_read_is_what_was_written(finished: Path) -> None:

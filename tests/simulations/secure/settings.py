@@ -8,6 +8,6 @@ from fedkge.experiment import Experiment
 from fedkge.simulations.runs import engines
 
 Make = Callable[..., Experiment]
-Carried = list[tuple[engines.Letter, bytes | None]]
+Carried = list[tuple[engines.Envelope, bytes | None]]
 PLAIN = ("privacy.union=plain", "privacy.secure_aggregation=false")
 FIVE = "data.clients=5"

@@ -50,7 +50,7 @@ class BarChart:
 
     def svg(self) -> Markup:
         height = sum(bar.height for bar in self.bars)
-        drawing = Drawing(self.title, "; ".join(map(self._said, self.bars)), height)
+        drawing = Drawing(self.title, "; ".join(map(self._described, self.bars)), height)
         top = 0.0
         for bar in self.bars:
             self._draw(drawing, bar, top)
@@ -70,15 +70,15 @@ class BarChart:
             drawing.words((0, top + 13 + number * _DETAIL), line, "small")
         edge = top + bar.height - 17
         drawing.bar((0, edge), WIDTH, _THICK, "track")
-        drawing.bar((0, edge), self._place(bar.value), _THICK, f"bar c{bar.colour % NUM_COLOURS}")
+        drawing.bar((0, edge), self._position(bar.value), _THICK, f"bar c{bar.colour % NUM_COLOURS}")
         if bar.low is not None and bar.high is not None:
             middle = edge + _THICK / 2
-            drawing.line((self._place(bar.low), middle), (self._place(bar.high), middle), "whisker")
+            drawing.line((self._position(bar.low), middle), (self._position(bar.high), middle), "whisker")
         if bar.baseline is not None:
-            at = self._place(bar.baseline)
+            at = self._position(bar.baseline)
             drawing.line((at, edge - 1), (at, edge + _THICK + 3), "baseline")
 
-    def _place(self, value: float) -> float:
+    def _position(self, value: float) -> float:
         return min(max(value / self._end, 0.0), 1.0) * WIDTH
 
     def _figures(self, bar: Bar) -> str:
@@ -86,7 +86,7 @@ class BarChart:
             return self.show(bar.value)
         return f"{self.show(bar.value)} ({self.show(bar.low)}–{self.show(bar.high)})"
 
-    def _said(self, bar: Bar) -> str:
+    def _described(self, bar: Bar) -> str:
         guess = "" if bar.baseline is None else f", guessing {self.show(bar.baseline)}"
         name = f"{bar.label}, {bar.detail}" if bar.detail else bar.label
         return f"{name}: {self._figures(bar)}{guess}"

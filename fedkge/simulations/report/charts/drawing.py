@@ -50,11 +50,11 @@ class Drawing:
     def render(self) -> Markup:
         return Markup(Tree.tostring(self._root, encoding="unicode"))  # ElementTree escapes every text
 
-    def _add(self, tag: str, kind: str, **places: float) -> Tree.Element:
+    def _add(self, tag: str, kind: str, **values: float) -> Tree.Element:
         return Tree.SubElement(
-            self._root, tag, {"class": kind, **{name: _short(place) for name, place in places.items()}}
+            self._root, tag, {"class": kind, **{name: _short(value) for name, value in values.items()}}
         )
 
 
-def _short(place: float) -> str:
-    return f"{place:.1f}".removesuffix(".0")
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -50,7 +50,7 @@ class _Axis:
     end: float
     log: bool = False
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         low, high, here = (log10(x) if self.log else x for x in (self.ticks[0], self.ticks[-1], value))
         return self.start + (here - low) / (high - low) * (self.end - self.start)
 
@@ -72,8 +72,8 @@ class LineChart:
     @property
     def legend(self) -> list[tuple[str, str]]:
         """Colour and label; lines in the background share one entry."""
-        named = [(each.kind, each.label) for each in self.series if each.colour is not None]
-        faint = sum(each.colour is None for each in self.series)
+        named = [(series.kind, series.label) for series in self.series if series.colour is not None]
+        faint = sum(series.colour is None for series in self.series)
         return [*named, *([(FAINT, f"{faint} single clients")] if faint else [])]
 
     @property
@@ -85,17 +85,20 @@ class LineChart:
         across, upward = self._axes()
         self._draw_axes(drawing, across, upward)
         if self.bound is not None:
-            level = upward.place(self.bound[1])
+            level = upward.position(self.bound[1])
             drawing.line((_LEFT, level), (WIDTH - _RIGHT, level), "bound")
             drawing.words((WIDTH - _RIGHT, level - 4), self.bound[0], "small end")
-        for each in sorted(self.series, key=lambda one: one.colour is not None):  # colours above the faint
-            self._draw(drawing, each, across, upward)
+        coloured_last = sorted(self.series, key=lambda line: line.colour is not None)  # above the faint
+        for series in coloured_last:
+            self._draw(drawing, series, across, upward)
         return drawing.render()
 
     @property
     def _lines(self) -> list[list[tuple[float, float]]]:
         """The points of every line; a log axis has no place for zero."""
-        return [[point for point in each.drawable if not self.x_log or point[0] > 0] for each in self.series]
+        return [
+            [point for point in series.drawable if not self.x_log or point[0] > 0] for series in self.series
+        ]
 
     def _axes(self) -> tuple[_Axis, _Axis]:
         points = [point for line in self._lines for point in line]
@@ -109,33 +112,33 @@ class LineChart:
     def _draw_axes(self, drawing: Drawing, across: _Axis, upward: _Axis) -> None:
         drawing.words((0, 12), self.y_name, "small strong")
         for tick in upward.ticks:
-            level = upward.place(tick)
+            level = upward.position(tick)
             drawing.line((_LEFT, level), (WIDTH - _RIGHT, level), "grid")
             drawing.words((_LEFT - 6, level + 4), self.show_y(tick), "small end")
         for tick in across.ticks:
-            drawing.words((across.place(tick), _HEIGHT - _BOTTOM + 15), self.show_x(tick), "small middle")
+            drawing.words((across.position(tick), _HEIGHT - _BOTTOM + 15), self.show_x(tick), "small middle")
         scale = f"{self.x_name}, log scale" if self.x_log else self.x_name
         drawing.words((WIDTH - _RIGHT, _HEIGHT - 4), scale, "small strong end")
 
-    def _draw(self, drawing: Drawing, each: Series, across: _Axis, upward: _Axis) -> None:
-        line = [point for point in each.drawable if not self.x_log or point[0] > 0]
-        places = [(across.place(x), upward.place(y)) for x, y in line]
-        if len(places) > 1:
-            drawing.path(places, f"line {each.kind}", each.label)
-        if each.colour is None or len(places) > _MOST_DOTS:
+    def _draw(self, drawing: Drawing, series: Series, across: _Axis, upward: _Axis) -> None:
+        line = [point for point in series.drawable if not self.x_log or point[0] > 0]
+        positions = [(across.position(x), upward.position(y)) for x, y in line]
+        if len(positions) > 1:
+            drawing.path(positions, f"line {series.kind}", series.label)
+        if series.colour is None or len(positions) > _MOST_DOTS:
             return
-        for place, (x, y) in zip(places, line, strict=True):
-            hint = f"{each.label}: {self.show_y(y)} at {self.x_name} {self.show_x(x)}"
-            drawing.dot(place, f"dot {each.kind}", hint)
+        for position, (x, y) in zip(positions, line, strict=True):
+            hint = f"{series.label}: {self.show_y(y)} at {self.x_name} {self.show_x(x)}"
+            drawing.dot(position, f"dot {series.kind}", hint)
 
     def _described(self) -> str:
         """The ends of every coloured line in words."""
         parts = []
-        for each in self.series:
-            if each.colour is not None and each.drawable:
-                (first, begin), (last, end) = each.drawable[0], each.drawable[-1]
+        for series in self.series:
+            if series.colour is not None and series.drawable:
+                (first, begin), (last, end) = series.drawable[0], series.drawable[-1]
                 parts.append(
-                    f"{each.label}: {self.show_y(begin)} at {self.x_name} {self.show_x(first)}, "
+                    f"{series.label}: {self.show_y(begin)} at {self.x_name} {self.show_x(first)}, "
                     f"{self.show_y(end)} at {self.x_name} {self.show_x(last)}"
                 )
         return "; ".join(parts)

@@ -15,9 +15,16 @@ from fedkge.client.models import Model
 from fedkge.client.training.ranks import rank
 from fedkge.datasets.graph import IntArray, KnowledgeGraph
 from fedkge.seeding import draw
-from fedkge.simulations.studies.cells import Key, Row, TableCell, Workshop
-from fedkge.simulations.studies.dpkge.dpkge_cells import DATASETS, Cell, Method, Mode, graph_of, train_cell
-from fedkge.simulations.studies.dpkge.dpkge_paper import MANN_WHITNEY_P, NEIGHBOURS
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
+from fedkge.simulations.studies.dpkge.dpkge_cells import (
+    DATASETS,
+    NUMBERS,
+    Cell,
+    Method,
+    Mode,
+    graph_of,
+    train_cell,
+)
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 from fedkge.storage import staged
@@ -35,6 +42,7 @@ _DRAW = 0xA77AC  # tells this draw from others with the same seed
 _EDGES = (1, 2, 11, 51, 101, 501, 1001, 5001, 50_001)
 _EPOCHS = {"quick": 15, "full": 100}
 _SIGMA = 0.7
+_PUBLISHED = {"dataset": "FB15k", "model": "TransE"}  # what the paper attacks
 Kind = tuple[Method, Mode, float | None]
 
 _KINDS: tuple[Kind, ...] = (
@@ -69,15 +77,15 @@ def attacker_ranks(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
 def rank_histogram(dataset: str, epochs: int, seed: int, count: int, folder: Path) -> pd.DataFrame:
     """How many ranks of attacked statements fall in each range, by method and mode."""
     cells = [_ranked(dataset, kind, epochs, seed, count) for kind in _KINDS]
-    return pd.DataFrame([row for cell in cells for row in cell.rows(Workshop(folder), folder)])
+    return pd.DataFrame([row for cell in cells for row in cell.rows(StudyCache(folder), folder)])
 
 
 def _ranked(dataset: str, kind: Kind, epochs: int, seed: int, count: int) -> TableCell:
     """The ranks by one method, tested against those by NDP, which are kept."""
 
-    def measure(workshop: Workshop) -> list[Row]:
+    def measure(cache: StudyCache) -> list[Row]:
         ranks, reference = (
-            _ranks(dataset, one, epochs, seed, count, workshop.runs) for one in (kind, _KINDS[0])
+            _ranks(dataset, one, epochs, seed, count, cache.runs) for one in (kind, _KINDS[0])
         )
         test = mannwhitneyu(ranks, reference, alternative="two-sided")
         counts, _ = np.histogram(ranks, _EDGES)
@@ -86,7 +94,7 @@ def _ranked(dataset: str, kind: Kind, epochs: int, seed: int, count: int) -> Tab
             "median_rank": float(np.median(ranks)),
             "mann_whitney_u": float(test.statistic),
             "p_value": float(test.pvalue),
-            "published_p": MANN_WHITNEY_P if kind[0] == "DPKGE" else None,  # on FB15k
+            "published_p": NUMBERS.get("section 4.6", "p of equal ranks", **_PUBLISHED, method=kind[0]),
         }
         return [
             {**shared, "rank_from": low, "rank_to": high - 1, "count": int(number)}
@@ -130,7 +138,7 @@ def neighbouring_graphs(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCel
     Quick: one statement, 15 epochs. The rank by a model trained with it from another seed tells chance from
     the statement's own weight.
     """
-    count = len(NEIGHBOURS) if scale == "full" else 1
+    count = len(NUMBERS.values("11", "statement")) if scale == "full" else 1
     for dataset in DATASETS[scale]:
         for seed in seeds:
             for kind in _KINDS:
@@ -141,29 +149,29 @@ def neighbouring_graphs(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCel
 def leave_out(dataset: str, count: int, epochs: int, seed: int, folder: Path) -> pd.DataFrame:
     """Ranks of some confidential statements on neighbouring graphs, by method and mode."""
     cells = [_left_out(dataset, kind, count, epochs, seed) for kind in _KINDS if kind[0] != "U"]
-    return pd.DataFrame([row for cell in cells for row in cell.rows(Workshop(folder), folder)])
+    return pd.DataFrame([row for cell in cells for row in cell.rows(StudyCache(folder), folder)])
 
 
 def _left_out(dataset: str, kind: Kind, count: int, epochs: int, seed: int) -> TableCell:
     method, mode, sigma = kind
 
-    def measure(workshop: Workshop) -> Iterator[Row]:
-        del workshop
+    def measure(cache: StudyCache) -> Iterator[Row]:
+        del cache
         graph = graph_of(dataset, 0.5)
         cell = Cell(dataset, "TransE", method, mode, sigma, epochs=epochs, seed=seed)
         whole, again = (train_cell(one).model for one in (cell, replace(cell, seed=seed + 1)))
         for number, triple in enumerate(critical_attacks(graph, count, draw(seed, _DRAW, 1)), start=1):
             left = train_cell(replace(cell, without=tuple(triple.tolist()))).model
             ranks = [float(tail_ranks(model, graph, triple[None])[0]) for model in (whole, left, again)]
-            published = NEIGHBOURS[number][0 if method == "NDP" else 1]
+            cell_of = {**_PUBLISHED, "method": method, "statement": str(number)}
             yield {
                 "statement": " ".join(_labels(graph, triple)),
                 "epochs": epochs,
                 "rank_with": ranks[0],
                 "rank_without": ranks[1],
                 "rank_with_reseeded": ranks[2],
-                "published_with": published[0],  # of other statements, on FB15k
-                "published_without": published[1],
+                "published_with": NUMBERS.get("11", "rank with", **cell_of),  # of other statements
+                "published_without": NUMBERS.get("11", "rank without", **cell_of),
             }
 
     return TableCell(_keys(dataset, kind, seed), measure, f"{epochs} {count}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fedkge.attacks.canaries.privacy_audit import CanaryAudit, audit
 from fedkge.client.privacy import MECHANISMS
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
 from fedkge.simulations.studies.dpkge.dpkge_cells import Mode, graph_of
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
@@ -50,23 +50,23 @@ def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> 
     )
     dp = DPSettings(mode=mode, sigma=sigma, clip=1.0, delta=1e-5)
 
-    def measure(workshop: Workshop) -> list[Row]:
-        del workshop
+    def measure(cache: StudyCache) -> list[Row]:
+        del cache
         graph = graph_of("UMLS", 0.5)
-        found = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
-        return [_row(one) for one in found]
+        audits = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
+        return [_row(one) for one in audits]
 
     name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
     return TableCell({"mode": mode, "batch": name, "sigma": sigma, "seed": seed}, measure, f"{canaries}")
 
 
-def _row(found: CanaryAudit) -> Row:
+def _row(audited: CanaryAudit) -> Row:
     return {
-        "attacker": found.attacker,
-        "epsilon": found.claimed,
-        "epsilon_is": MECHANISMS[found.mode].standing(),
-        "at_least": found.bound.epsilon,
-        "correct": found.bound.correct,
-        "guesses": found.bound.guesses,
-        "verdict": "refuted" if found.refuted else "stands",
+        "attacker": audited.attacker,
+        "epsilon": audited.claimed,
+        "epsilon_is": MECHANISMS[audited.mode].standing(),
+        "at_least": audited.bound.epsilon,
+        "correct": audited.bound.correct,
+        "guesses": audited.bound.guesses,
+        "verdict": "refuted" if audited.refuted else "stands",
     }

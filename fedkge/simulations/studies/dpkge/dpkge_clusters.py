@@ -15,9 +15,8 @@ from sklearn.metrics import normalized_mutual_info_score
 from fedkge.client.kernels.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.seeding import draw
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
-from fedkge.simulations.studies.dpkge.dpkge_cells import Cell, Method, Mode, graph_of, train_cell
-from fedkge.simulations.studies.dpkge.dpkge_paper import CLUSTERING
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
+from fedkge.simulations.studies.dpkge.dpkge_cells import NUMBERS, Cell, Method, Mode, graph_of, train_cell
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 from fedkge.storage import staged
@@ -25,6 +24,7 @@ from fedkge.storage import staged
 __all__ = ["agreement", "clustering", "compare_clusters", "people"]
 
 _PERSON = "/people/person/"
+_NUM_CLUSTERS = (2, 3, 4)
 _COUNT = 762  # as many as the paper has patients
 _DRAW = 0xC1057E  # tells this draw from others with the same seed
 Kind = tuple[Method, Mode, float | None]
@@ -56,7 +56,7 @@ def compare_clusters(
 ) -> pd.DataFrame:
     """The clusters of some entities by several models of each method."""
     cells = [_compared(dataset, chosen, other, runs, epochs, seed) for other in _OTHERS]
-    return pd.DataFrame([row for cell in cells for row in cell.rows(Workshop(folder), folder)])
+    return pd.DataFrame([row for cell in cells for row in cell.rows(StudyCache(folder), folder)])
 
 
 def _compared(dataset: str, chosen: Ids | None, other: Kind, runs: int, epochs: int, seed: int) -> TableCell:
@@ -64,18 +64,18 @@ def _compared(dataset: str, chosen: Ids | None, other: Kind, runs: int, epochs: 
     method, mode, sigma = other
     first = (_OTHERS.index(other) + 1) * runs + seed
 
-    def measure(workshop: Workshop) -> Iterator[Row]:
+    def measure(cache: StudyCache) -> Iterator[Row]:
         entities = people(graph_of(dataset, 0.5), _COUNT, draw(seed, _DRAW)) if chosen is None else chosen
-        gold = _rows(dataset, _OTHERS[0], range(seed, seed + runs), epochs, entities, workshop.runs)
-        compared = _rows(dataset, other, range(first, first + runs), epochs, entities, workshop.runs)
-        for k in CLUSTERING:
+        gold = _rows(dataset, _OTHERS[0], range(seed, seed + runs), epochs, entities, cache.runs)
+        compared = _rows(dataset, other, range(first, first + runs), epochs, entities, cache.runs)
+        for k in _NUM_CLUSTERS:
             mean, deviation = agreement(gold, compared, k, seed)
             yield {
                 "k": k,
                 "epochs": epochs,
                 "nmi": mean,
                 "nmi_stddev": deviation,
-                "published": {"DPKGE": CLUSTERING[k][0], "U": CLUSTERING[k][1]}.get(method),
+                "published": NUMBERS.get("4", "nmi", dataset="eICU", method=method, k=k),
             }
 
     return TableCell(
@@ -107,12 +107,12 @@ def _rows(
 ) -> list[NDArray[np.float32]]:
     """The rows of some entities, each table trained once and kept."""
     method, mode, sigma = kind
-    found = []
+    tables = []
     for seed in seeds:
         path = folder / f"rows-{dataset}-{method}-{mode}-{epochs}-{seed}.npy"
         if not path.exists():
             cell = Cell(dataset, "TransE", method, mode, sigma, epochs=epochs, seed=seed)
             with staged(path) as part, part.open("wb") as file:
                 np.save(file, train_cell(cell).model.tables["entity"], allow_pickle=False)
-        found.append(np.load(path, allow_pickle=False)[chosen])
-    return found
+        tables.append(np.load(path, allow_pickle=False)[chosen])
+    return tables

@@ -82,10 +82,10 @@ def plot_attacker(frame: pd.DataFrame) -> Figure:
     figure, (axis,) = _panels(["ranks of confidential statements"], "rank of the tail", "statements")
     kinds = list(_groups(frame, "method", "mode"))
     width = 1 / (len(kinds) + 1)
-    for place, ((method, mode), part) in enumerate(kinds):
-        places = [number + (place - len(kinds) / 2) * width for number in range(len(part))]
+    for position, ((method, mode), part) in enumerate(kinds):
+        positions = [number + (position - len(kinds) / 2) * width for number in range(len(part))]
         colour, label = _colour(method, mode), _label(method, mode)
-        axis.bar(places, part["count"], width=width, align="edge", color=colour, label=label)
+        axis.bar(positions, part["count"], width=width, align="edge", color=colour, label=label)
         axis.set_xticks(range(len(part)), [f"≤ {high}" for high in part["rank_to"]], rotation=30)
     axis.legend(fontsize="small")
     return figure
@@ -107,7 +107,7 @@ def _colour(method: str, mode: str) -> str:
 
 def _panels(titles: Sequence[str], across: str, up: str) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(5.5 * len(titles), 4), layout="constrained")
-    axes = [figure.add_subplot(1, len(titles), place) for place in range(1, len(titles) + 1)]
+    axes = [figure.add_subplot(1, len(titles), number) for number in range(1, len(titles) + 1)]
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel=across, ylabel=up)
     return figure, axes

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import nan
 
 import pandas as pd
 
 from fedkge.client.privacy import MECHANISMS
-from fedkge.simulations.studies.cells import Key, Row, TableCell, Workshop
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
 from fedkge.simulations.studies.dpkge.dpkge_cells import (
     DATASETS,
+    SIGMAS,
     Cell,
     Method,
     Mode,
@@ -18,7 +18,6 @@ from fedkge.simulations.studies.dpkge.dpkge_cells import (
     measured,
     train_cell,
 )
-from fedkge.simulations.studies.dpkge.dpkge_paper import CLIP_STUDY, SIGMAS, Score
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 
@@ -38,8 +37,6 @@ _SIGMAS = {"quick": (1.0,), "full": SIGMAS}
 _EPOCHS = {"quick": 15, "full": 100}
 _SEEDS: dict[Scale, int] = {"quick": 1, "full": 5}
 
-_UNPUBLISHED = Score(nan, nan)
-
 _EPSILON = Quantity("epsilon", "ε")
 _SCORES = (
     Quantity("mrr", "MRR", None, "mrr_low", "mrr_high"),
@@ -57,7 +54,7 @@ def link_prediction(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """
     for dataset in DATASETS[scale]:
         for cell in link_cells(dataset, _MODELS[scale], _SIGMAS[scale], _EPOCHS[scale], seeds):
-            yield _trained_cell(cell, lambda trained: [_row(trained)])
+            yield _trained_cell(cell, _scores)
 
 
 def link_cells(
@@ -90,7 +87,7 @@ def clip_study(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
                             cell = Cell(
                                 dataset, model, "DPKGE", mode, sigma, 0.5, percentile, _EPOCHS[scale], seed
                             )
-                            yield _trained_cell(cell, _clip_rows)
+                            yield _trained_cell(cell, _scores)
 
 
 @study([Quantity("loss", "loss")], within=("batches", "epoch"), over="epoch", seeds={"quick": 1, "full": 1})
@@ -117,14 +114,14 @@ def share_sweep(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
                 for mode in _MODES:
                     for share in shares:
                         cell = Cell(dataset, model, "DPKGE", mode, 0.7, share, None, _EPOCHS[scale], seed)
-                        yield _trained_cell(cell, lambda trained: [_row(trained)])
+                        yield _trained_cell(cell, _scores)
 
 
 def _trained_cell(cell: Cell, rows: Callable[[Trained], Iterable[Row]]) -> TableCell:
     """A cell of a table that takes one trained model."""
 
-    def measure(workshop: Workshop) -> Iterable[Row]:
-        del workshop
+    def measure(cache: StudyCache) -> Iterable[Row]:
+        del cache
         return rows(train_cell(cell))
 
     return TableCell(_named(cell), measure, repr(cell))
@@ -135,9 +132,8 @@ def measure_cells(cells: Iterable[Cell]) -> pd.DataFrame:
     return pd.DataFrame([_row(train_cell(cell)) for cell in cells])
 
 
-def _clip_rows(trained: Trained) -> list[Row]:
-    score = _clip_score(trained.cell)
-    return [{**_row(trained), "published_mr": score.mr, "published_hits": score.hits}]
+def _scores(trained: Trained) -> list[Row]:
+    return [_row(trained)]
 
 
 def _losses(trained: Trained) -> Iterator[Row]:
@@ -148,23 +144,15 @@ def _losses(trained: Trained) -> Iterator[Row]:
             yield {"epoch": epoch, "batches": kind, "loss": loss}
 
 
-def _clip_score(cell: Cell) -> Score:
-    """What tables 2 and 3 print for a cell of the clip study."""
-    if cell.dataset != "FB15k-237":
-        return _UNPUBLISHED
-    return CLIP_STUDY[cell.model][int(cell.percentile or 0)][SIGMAS.index(cell.sigma or 0.0)]
-
-
 def _row(trained: Trained) -> Row:
     cell = trained.cell
-    score = cell.published or _UNPUBLISHED
     mechanism = MECHANISMS.get(cell.mode)
     return {
         **_named(cell),
         "clip": trained.clip,
         **measured(trained),
-        "published_mr": score.mr,
-        "published_hits": score.hits,
+        "published_mr": cell.published("mr"),
+        "published_hits": cell.published("hits"),
         "epsilon": trained.epsilon if mechanism is None or mechanism.guaranteed else trained.classic,
         "classic_epsilon": trained.classic,
         "delta": trained.delta,

@@ -8,10 +8,9 @@ from statistics import mean
 import pandas as pd
 from safetensors import safe_open
 
-from fedkge.simulations.runs.run import RunResult
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
-from fedkge.simulations.studies.fedr.fedr_paper import DATASETS, MODELS, ROUNDS_TO_TARGET
-from fedkge.simulations.studies.fedr.fedr_runs import Federation, partitions_of
+from fedkge.simulations.runs.run_folder import RunFolder, RunResult
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
+from fedkge.simulations.studies.fedr.fedr_runs import DATASETS, MODELS, NUMBERS, Federation, partitions_of
 from fedkge.simulations.studies.fedr.fedr_tables import FEDR_NOTES, SEEDS, federations, scores
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
@@ -34,8 +33,8 @@ def hit_rates(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     Quick: TransE on DDB14 with five clients, 10 rounds instead of 300, 32 negatives instead of 256, learning
     rate 0.003 instead of 0.001.
     """
-    for each in federations(scale, seeds, ["FedR"]):
-        yield scores(each, {"hits@1": None, "hits@3": None, "hits@10": None})
+    for federation in federations(scale, seeds, ["FedR"]):
+        yield scores(federation, {"hits@1": None, "hits@3": None, "hits@10": None})
 
 
 @study(
@@ -89,8 +88,8 @@ def loss_curves(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
 
 
 def losses(federation: Federation) -> TableCell:
-    def measure(workshop: Workshop) -> list[Row]:
-        metrics = federation.result(workshop).metrics
+    def measure(cache: StudyCache) -> list[Row]:
+        metrics = federation.result(cache).metrics
         lines = metrics[(metrics["split"] == "train") & (metrics["metric"] == "loss")]
         return [
             {"round": int(str(round)), "loss": float(loss)}
@@ -103,13 +102,14 @@ def losses(federation: Federation) -> TableCell:
 def race(federations: Sequence[Federation]) -> TableCell:
     """Both strategies from the same start, to each target."""
 
-    def measure(workshop: Workshop) -> Iterator[Row]:
-        results = {each.strategy: each.result(workshop) for each in federations}
+    def measure(cache: StudyCache) -> Iterator[Row]:
+        results = {federation.strategy: federation.result(cache) for federation in federations}
+        start = {name: first.keys[name] for name in ("dataset", "clients", "model")}
         for target in TARGETS:
             costs = []
             for strategy, result in results.items():
                 rounds = _first_round(result.metrics, target)
-                printed = ROUNDS_TO_TARGET.get((federations[0].model, strategy, target))
+                printed = NUMBERS.get("figure 3", "rounds", **start, strategy=strategy, target=target)
                 yield _row("rounds", target, strategy, printed, rounds)
                 costs.append(None if rounds is None else rounds * _mean_rows(result, strategy))
             fede, fedr = costs
@@ -118,7 +118,7 @@ def race(federations: Sequence[Federation]) -> TableCell:
 
     first = federations[0]
     keys = {name: value for name, value in first.keys.items() if name != "strategy"}
-    return TableCell(keys, measure, " ".join(each.settings for each in federations))
+    return TableCell(keys, measure, " ".join(federation.settings for federation in federations))
 
 
 def _row(metric: str, target: float, strategy: str, published: float | None, measured: float | None) -> Row:
@@ -145,7 +145,7 @@ def _first_round(metrics: pd.DataFrame, target: float) -> int | None:
 def _mean_rows(result: RunResult, strategy: str) -> float:
     """How many rows of the shared table a client holds."""
     counts = []
-    for path in (result.folder / "embeddings").glob("client-*.safetensors"):
+    for path in RunFolder(result.folder).embeddings.values():
         with safe_open(path, "np") as tables:
             counts.append(tables.get_slice(_TABLE_OF[strategy]).get_shape()[0])
     return float(mean(counts))

@@ -1,4 +1,4 @@
-"""The federations of the FedR paper."""
+"""The federations of the FedR paper, and the numbers it prints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from dataclasses import dataclass
 
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
-from fedkge.simulations.runs.run import RunResult
-from fedkge.simulations.studies.cells import Key, Workshop
+from fedkge.simulations.runs.run_folder import RunResult
+from fedkge.simulations.studies.cells import Key, StudyCache
 from fedkge.simulations.studies.kept_runs import kept_run
+from fedkge.simulations.studies.published import Published
 from fedkge.simulations.studies.scale import Scale
 
-__all__ = ["Federation", "partitions_of"]
+__all__ = ["CLIENTS", "DATASETS", "MODELS", "NUMBERS", "STRATEGIES", "Federation", "partitions_of"]
+
+DATASETS = ("DDB14", "WN18RR", "FB15k-237")
+CLIENTS = (5, 10, 15, 20)
+MODELS = ("TransE", "RotatE", "DistMult", "ComplEx")
+STRATEGIES = ("Local", "FedE", "FedR")
+NUMBERS = Published.beside(__file__)
 
 # What quick changes: it trains less than the paper, and with larger steps.
 QUICK = ("training.learning_rate=0.003", "training.negatives=32", "federation.rounds=10")
@@ -69,6 +76,6 @@ class Federation:
         """Equal for federations that give the same result."""
         return experiment_hash(self.experiment)
 
-    def result(self, workshop: Workshop) -> RunResult:
+    def result(self, cache: StudyCache) -> RunResult:
         """The finished run, from its folder if it is there."""
-        return kept_run(workshop, "-".join(str(value) for value in self.keys.values()), self.experiment)
+        return kept_run(cache, "-".join(str(value) for value in self.keys.values()), self.experiment)

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 
 from fedkge.datasets import load_graph, partition
-from fedkge.simulations.studies.cells import Row, TableCell, Workshop
-from fedkge.simulations.studies.fedr.fedr_paper import (
+from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
+from fedkge.simulations.studies.fedr.fedr_runs import (
     CLIENTS,
     DATASETS,
     MODELS,
-    STATISTICS,
+    NUMBERS,
     STRATEGIES,
-    TABLE_2,
-    TABLE_7,
+    Federation,
+    partitions_of,
 )
-from fedkge.simulations.studies.fedr.fedr_runs import Federation, partitions_of
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import study
 
@@ -55,9 +54,8 @@ def link_prediction(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     Quick: TransE on DDB14 with five clients, 10 rounds instead of 300, 32 negatives instead of 256, learning
     rate 0.003 instead of 0.001.
     """
-    for each in federations(scale, seeds, STRATEGIES):
-        printed = TABLE_2[each.model, each.strategy][each.dataset][CLIENTS.index(each.clients)]
-        yield scores(each, {"mrr": printed})
+    for federation in federations(scale, seeds, STRATEGIES):
+        yield scores(federation, _printed("2", federation, ["mrr"]))
 
 
 @study(within=("metric",), seeds=SEEDS, notes=FEDR_NOTES)
@@ -69,8 +67,8 @@ def rotate_on_three(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     for partition_name in partitions_of("DDB14"):
         for strategy in STRATEGIES:
             for seed in seeds:
-                each = Federation("DDB14", partition_name, 3, "RotatE", strategy, scale, seed)
-                yield scores(each, dict(zip(METRICS, TABLE_7[strategy], strict=True)))
+                federation = Federation("DDB14", partition_name, 3, "RotatE", strategy, scale, seed)
+                yield scores(federation, _printed("7", federation, METRICS))
 
 
 @study(
@@ -84,17 +82,24 @@ def client_statistics(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]
     Quick: one seed. The legacy split has no seed of ours.
     """
     del scale
-    for dataset, clients in STATISTICS:
-        for name in partitions_of(dataset):
-            for seed in seeds[:1] if name == "fedr-legacy" else seeds:
-                yield _statistics(dataset, name, clients, seed)
+    for dataset in DATASETS:
+        for clients in CLIENTS:
+            for name in partitions_of(dataset):
+                for seed in seeds[:1] if name == "fedr-legacy" else seeds:
+                    yield _statistics(dataset, name, clients, seed)
+
+
+def _printed(table: str, federation: Federation, metrics: Sequence[str]) -> dict[str, float | None]:
+    names = ("dataset", "clients", "model", "strategy")
+    keys = {name: federation.keys[name] for name in names}
+    return {metric: NUMBERS.get(table, metric, **keys) for metric in metrics}
 
 
 def scores(federation: Federation, published: Mapping[str, float | None]) -> TableCell:
     """A run as a cell: some test metrics beside what was printed."""
 
-    def measure(workshop: Workshop) -> list[Row]:
-        test = federation.result(workshop).summary["utility"]["test"]
+    def measure(cache: StudyCache) -> list[Row]:
+        test = federation.result(cache).summary["utility"]["test"]
         return [
             {
                 "metric": metric,
@@ -110,15 +115,21 @@ def scores(federation: Federation, published: Mapping[str, float | None]) -> Tab
 
 
 def _statistics(dataset: str, name: str, clients: int, seed: int) -> TableCell:
-    def measure(workshop: Workshop) -> list[Row]:
-        del workshop
+    def measure(cache: StudyCache) -> list[Row]:
+        del cache
         graphs = partition(load_graph(dataset), name, clients, seed).clients
         counts = ([graph.num_entities for graph in graphs], [graph.num_relations for graph in graphs])
         values = [spread(count) for count in counts for spread in (mean, stdev)]
         metrics = ("entities", "entities, deviation", "relations", "relations, deviation")
         return [
-            {"metric": metric, "published": printed, "measured": value, "low": None, "high": None}
-            for metric, printed, value in zip(metrics, STATISTICS[dataset, clients], values, strict=True)
+            {
+                "metric": metric,
+                "published": NUMBERS.get("5", metric, dataset=dataset, clients=clients),
+                "measured": value,
+                "low": None,
+                "high": None,
+            }
+            for metric, value in zip(metrics, values, strict=True)
         ]
 
     return TableCell({"dataset": dataset, "partition": name, "clients": clients, "seed": seed}, measure)

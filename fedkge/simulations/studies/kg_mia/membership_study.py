@@ -23,20 +23,20 @@ from fedkge.attacks.membership.central.target import (
 )
 from fedkge.attacks.membership.central.transfer import TransferAttack
 from fedkge.attacks.membership.curve import Curve
-from fedkge.attacks.membership.guesses import DECISIONS, Guess, decision_figures
+from fedkge.attacks.membership.guesses import Guess, decision_figures
 from fedkge.attacks.membership.plots import plot_curves
 from fedkge.attacks.membership.scores import measures_of
 from fedkge.datasets import load_graph
 from fedkge.errors import InputError
 from fedkge.experiment import ModelSettings, TrainingSettings
 from fedkge.seeding import draw
-from fedkge.simulations.studies.cells import Key, Row, TableCell, Workshop
-from fedkge.simulations.studies.kg_mia.membership_published import ATTACK_OF_TABLE, DATASETS, PUBLISHED
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
+from fedkge.simulations.studies.published import Published
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 from fedkge.storage import staged
 
-__all__ = ["MODELS", "SIZES", "Size", "cross_datasets", "cross_models", "draw_curves", "tables"]
+__all__ = ["MODELS", "NUMBERS", "SIZES", "Size", "cross_datasets", "cross_models", "draw_curves", "tables"]
 
 MODELS = ("TransE", "TransH", "ComplEx", "DistMult")
 ORDER = ("DDB14", "WN18RR", "NELL-995", "FB15k-237")  # the smallest first: an interrupted run has most cells
@@ -50,7 +50,8 @@ NOTES = (
     "OpenKE does.",
 )
 _HALVE, _FIGURES = 1000, 1001
-_TABLES = {attack: number for number, attack in ATTACK_OF_TABLE.items()}
+NUMBERS = Published.beside(__file__)
+_TABLES = {"transfer": 3, "loss (logistic)": 5, "loss (margin)": 6, "correctness": 7}
 _COLUMNS = {"all": "measured", "seen": "entity_seen", "matched": "matched"}  # by subset
 
 
@@ -163,8 +164,8 @@ def recipe_of(model: str, members: int, size: Size, seed: int) -> TrainingRecipe
 def _cell(
     dataset: str, model: str, attacks: str, size: Size, seed: int, rows: Callable[..., list[Row]]
 ) -> TableCell:
-    def measure(workshop: Workshop) -> list[Row]:
-        return rows(dataset, model, size, seed, workshop.runs)
+    def measure(cache: StudyCache) -> list[Row]:
+        return rows(dataset, model, size, seed, cache.runs)
 
     keys: dict[str, Key] = {"dataset": dataset, "model": model, "attacks": attacks, "seed": seed}
     return TableCell(keys, measure, repr(size))
@@ -173,8 +174,8 @@ def _cell(
 def _published_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
     target, shadow = _asked(dataset, model, size, seed, folder)
     guesses = {name: (guess, None) for name, guess in published_attacks(target, shadow, seed).items()}
-    place = _place(folder, dataset, model, size, seed, "published-curves")
-    return _found(place, dataset, model, guesses, target.questions.answers, seed)
+    path = _path_of(folder, dataset, model, size, seed, "published-curves")
+    return _rows_of(path, dataset, model, guesses, target.questions.answers, seed)
 
 
 def _shadow_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) -> list[Row]:
@@ -182,16 +183,16 @@ def _shadow_rows(dataset: str, model: str, size: Size, seed: int, folder: Path) 
     half, _ = halve(load_graph(dataset), draw(seed, _HALVE))
     recipe = recipe_of(model, len(half.train), size, seed)
     shadowed = train_shadows(half, target.questions.triples, recipe, size.shadows[dataset], number=2)
-    place = _place(folder, dataset, model, size, seed, "shadows-curves")
-    return _found(place, dataset, model, shadow_attacks(target, shadowed), target.questions.answers, seed)
+    path = _path_of(folder, dataset, model, size, seed, "shadows-curves")
+    return _rows_of(path, dataset, model, shadow_attacks(target, shadowed), target.questions.answers, seed)
 
 
-def _place(folder: Path, dataset: str, model: str, size: Size, seed: int, what: str) -> Path:
+def _path_of(folder: Path, dataset: str, model: str, size: Size, seed: int, what: str) -> Path:
     return folder / f"membership-{dataset}-{model}-{size.dim}-{size.epochs}-{seed}-{what}.npz"
 
 
-def _found(
-    place: Path,
+def _rows_of(
+    path: Path,
     dataset: str,
     model: str,
     guesses: Mapping[str, tuple[Guess, Bars | None]],
@@ -199,7 +200,7 @@ def _found(
     seed: int,
 ) -> list[Row]:
     """What each attack found, as shares beside the published ones; the certainties are kept for curves."""
-    with staged(place) as part, part.open("wb") as file:
+    with staged(path) as part, part.open("wb") as file:
         certainty = {attack: guess.certainty for attack, (guess, _) in guesses.items()}
         np.savez_compressed(file, allow_pickle=False, member=answers.member, seen=answers.seen, **certainty)
     rows: dict[tuple[str, str], Row] = {}
@@ -221,7 +222,7 @@ def _found(
 
 def _asked(dataset: str, model: str, size: Size, seed: int, folder: Path) -> tuple[Asked, Asked]:
     """Target and shadow, trained once and kept: triples, membership and scores."""
-    paths = [_place(folder, dataset, model, size, seed, half) for half in ("target", "shadow")]
+    paths = [_path_of(folder, dataset, model, size, seed, half) for half in ("target", "shadow")]
     if not all(path.exists() for path in paths):
         halves = halve(load_graph(dataset), draw(seed, _HALVE))
         for number, (half, path) in enumerate(zip(halves, paths, strict=True)):
@@ -256,20 +257,18 @@ def _load(path: Path) -> Asked:
 
 def _published(dataset: str, model: str, attack: str, metric: str) -> float | None:
     """The published number as a share, where there is one."""
-    for number, name in ATTACK_OF_TABLE.items():
-        if name == attack and metric in DECISIONS:
-            return PUBLISHED[number][model][DATASETS.index(dataset)][DECISIONS.index(metric)] / 100
-    return None
+    per_cent = NUMBERS.get(str(_TABLES.get(attack)), metric, dataset=dataset, model=model, attack=attack)
+    return None if per_cent is None else per_cent / 100
 
 
 def _crossed(target: tuple[str, str], shadows: Sequence[tuple[str, str]], size: Size, seed: int) -> TableCell:
     """Every shadow against one target."""
 
-    def measure(workshop: Workshop) -> Iterator[Row]:
-        asked, _ = _asked(*target, size, seed, workshop.runs)
+    def measure(cache: StudyCache) -> Iterator[Row]:
+        asked, _ = _asked(*target, size, seed, cache.runs)
         answers = asked.questions.answers
         for other in shadows:
-            _, shadow = _asked(*other, size, seed, workshop.runs)
+            _, shadow = _asked(*other, size, seed, cache.runs)
             attack = TransferAttack.fit(shadow.scores, shadow.questions.answers.member, seed)
             guess = attack.guess(asked.scores)
             yield {"shadow": " ".join(other)} | {

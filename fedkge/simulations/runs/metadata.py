@@ -1,4 +1,4 @@
-"""Nested settings or results of which any part may be missing: other versions wrote other keys."""
+"""Settings and results as JSON and TOML nest them; other versions wrote other keys, so any may be missing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-__all__ = ["Facts"]
+__all__ = ["Metadata"]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A tree of names and values, as JSON and TOML have it."""
+class Metadata:
+    """A tree of names and values."""
 
     content: Mapping[str, Any]
 
@@ -35,9 +35,9 @@ class Facts:
         value = self.at(*path)
         return "" if value is None else str(value)
 
-    def part(self, *path: str) -> Facts:
+    def part(self, *path: str) -> Metadata:
         value = self.at(*path)
-        return Facts(value if isinstance(value, Mapping) else {})
+        return Metadata(value if isinstance(value, Mapping) else {})
 
     def listed(self, *path: str) -> list[Any]:
         value = self.at(*path)
@@ -45,10 +45,10 @@ class Facts:
 
     def flat(self, before: str = "") -> dict[str, Any]:
         """Every value by its dotted name."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in self.content.items():
             if isinstance(value, Mapping):
-                found |= Facts(value).flat(f"{before}{name}.")
+                values |= Metadata(value).flat(f"{before}{name}.")
             else:
-                found[f"{before}{name}"] = value
-        return found
+                values[f"{before}{name}"] = value
+        return values

@@ -1,0 +1,81 @@
+"""What a run refuses before it starts: unknown names, a folder that is taken, impossible private training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedkge.attacks import ATTACKS
+from fedkge.attacks.coalition import check_adversary
+from fedkge.client.models import MODELS
+from fedkge.client.privacy import MECHANISMS, mechanism_of
+from fedkge.datasets import Split
+from fedkge.errors import InputError, SettingError
+from fedkge.experiment import Experiment
+from fedkge.plugins import Registry
+from fedkge.server.app import check_strategy
+from fedkge.simulations.runs.attacking import check_attacks
+from fedkge.strategy import STRATEGIES
+
+__all__ = ["check_federation", "check_folder", "check_names"]
+
+_log = logging.getLogger(__name__)
+
+
+def check_names(experiment: Experiment) -> None:
+    """Refuse what no registry has; what Ray's workers look up too must be known to their processes."""
+    for registry, name in _names_of_workers(experiment):
+        registry.require_everywhere(name) if experiment.engine.name == "ray" else registry[name]
+    for attack in experiment.adversary.attacks:
+        ATTACKS[attack]
+
+
+def _names_of_workers(experiment: Experiment) -> Iterator[tuple[Registry[Any], str]]:
+    yield STRATEGIES, experiment.federation.strategy
+    yield MODELS, experiment.model.name
+    for client in range(experiment.data.clients):
+        if (mode := experiment.dp_of(client).mode) != "off":
+            yield MECHANISMS, mode
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that has something in it."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
+
+
+def check_federation(experiment: Experiment, split: Split) -> None:
+    """Refuse what these clients cannot do together; the split is the one that they will train on."""
+    _check_clients(experiment)
+    check_strategy(experiment)
+    check_adversary(experiment)
+    check_attacks(experiment.adversary)
+    _check_confidential(experiment, split)
+
+
+def _check_clients(experiment: Experiment) -> None:
+    last = experiment.data.clients - 1
+    for settings in experiment.clients:
+        if settings.client > last:
+            raise SettingError(
+                f"clients.client: there is no client {settings.client}; the last of {last + 1} is {last}"
+            )
+
+
+def _check_confidential(experiment: Experiment, split: Split) -> None:
+    """Refuse private training that cannot be done, before a client is asked; warn where there is none."""
+    bare = []
+    for client, graph in enumerate(split.clients):
+        dp = experiment.dp_of(client)
+        if dp.mode != "off":
+            mechanism_of(dp).check(MODELS[experiment.model.name], graph, experiment.training)
+        elif graph.confidential and graph.marks("train").any():
+            bare.append(client)
+    if bare:
+        _log.warning(
+            "clients %s train on confidential triples without differential privacy; switch it on with "
+            "--set privacy.dp.sigma=1.0, or set data.confidential = 0",
+            ", ".join(map(str, bare)),
+        )

@@ -1,0 +1,132 @@
+"""What a run's folder holds before the run starts: each client's data, its keys, and what the run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedkge.client.keyring import ROSTER, create_identity
+from fedkge.crypto import Roster
+from fedkge.datasets import (
+    SPLITS,
+    KnowledgeGraph,
+    Split,
+    load,
+    load_graph,
+    mark,
+    mark_split,
+    partition,
+    write_graph,
+)
+from fedkge.experiment import Experiment
+from fedkge.simulations.runs.engines import NodeConfig
+from fedkge.simulations.runs.environment import describe
+from fedkge.simulations.runs.run_folder import RunFolder
+from fedkge.storage import storage_errors
+from fedkge.strategy import STRATEGIES
+
+__all__ = ["divide", "is_secure", "lay_out", "node_configs", "pooled", "with_clients"]
+
+
+def divide(experiment: Experiment) -> Split:
+    """The data of every client, as the experiment says."""
+    data, seed = experiment.data, experiment.seed
+    source = load(data.dataset)
+    rule = str(data.confidential)
+    if isinstance(source, Split):
+        split = partition(
+            source, "given" if data.partition in ("fedr", "given") else data.partition, clients=0
+        )
+        return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
+    graph = mark(source, rule, seed) if rule != "0.0" else source
+    return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
+
+
+def _with_own_data(split: Split, experiment: Experiment) -> Split:
+    """Clients that bring their own triples, instead of their part."""
+    given = {client.client: Path(client.data) for client in experiment.clients if client.data is not None}
+    if not given:
+        return split
+    rule = str(experiment.data.confidential)
+    graphs = list(split.clients)
+    for client, path in given.items():
+        if client < len(graphs):
+            graph = replace(load_graph(path), name=f"client-{client}")
+            graphs[client] = mark(graph, rule, experiment.seed) if rule not in ("0.0", "column") else graph
+    return Split.of(split.name, graphs, split.partition, split.seed)
+
+
+def with_clients(experiment: Experiment, split: Split) -> Experiment:
+    """A given split knows how many clients there are; Central has one."""
+    clients = 1 if experiment.federation.strategy == "Central" else split.num_clients
+    data = experiment.data.model_copy(update={"clients": clients})
+    return experiment.model_copy(update={"data": data})
+
+
+def pooled(split: Split) -> Split:
+    """All clients' triples in one client's hands; a triple that one trains on is no longer held out."""
+    seen: set[tuple[int, int, int]] = set()
+    arrays, marks = {}, {}
+    for name in SPLITS:
+        parts = np.concatenate([split.global_triples(client, name) for client in range(split.num_clients)])
+        triples = list(map(tuple, parts.tolist()))
+        rows = [row for row in dict.fromkeys(triples) if row not in seen]
+        seen.update(rows)
+        arrays[name] = np.array(rows, dtype=np.int32).reshape(-1, 3)
+        confidential = np.concatenate([graph.marks(name) for graph in split.clients]).tolist()
+        secret = {row for row, is_marked in zip(triples, confidential, strict=True) if is_marked}
+        marks[name] = np.array([row in secret for row in rows], dtype=bool)  # to one client is to all
+    marked = marks if any(graph.confidential for graph in split.clients) else None
+    graph = KnowledgeGraph.from_ids("client-0", split.entity_labels, split.relation_labels, arrays, marked)
+    return Split.single(graph)
+
+
+def lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
+    """Write each client's data into a folder of its own, and what the run is."""
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for client, graph in enumerate(split.clients):
+            write_graph(RunFolder(folder).data(client), graph)
+        (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
+        (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
+        if is_secure(experiment):
+            _make_identities(folder, experiment.data.clients)
+
+
+def is_secure(experiment: Experiment) -> bool:
+    """Whether clients send masked rows, and so need keys."""
+    return experiment.privacy.secure_aggregation and bool(STRATEGIES[experiment.federation.strategy].shared)
+
+
+def _make_identities(folder: Path, num_clients: int) -> None:
+    """Each client's key in its own folder, and the roster for everybody; no secret is the server's."""
+    keys = [_keys(folder, client) for client in range(num_clients)]
+    roster = Roster.of(map(create_identity, keys)).to_text()
+    for path in (*(client_keys / ROSTER for client_keys in keys), folder / "roster.txt"):
+        path.write_text(roster, encoding="utf-8")
+
+
+def node_configs(
+    folder: Path, experiment: Experiment, tampering: Mapping[int, Path]
+) -> dict[int, NodeConfig]:
+    """Flower's node config of every client: where its data, state and keys are; node 1 is client 0."""
+    return {
+        client + 1: {
+            "partition-id": client,
+            "num-partitions": experiment.data.clients,
+            "data": str(RunFolder(folder).data(client)),
+            "state": str(folder / "clients"),
+            "simulated": True,
+            **({"keys": str(_keys(folder, client))} if is_secure(experiment) else {}),
+            **({"tampering": str(tampering[client].resolve())} if client in tampering else {}),
+        }
+        for client in range(experiment.data.clients)
+    }
+
+
+def _keys(folder: Path, client: int) -> Path:
+    return folder / "clients" / f"keys-{client}"
