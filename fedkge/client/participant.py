@@ -13,6 +13,7 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model, build_model
+from fedkge.client.models.initial import seed_key
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
@@ -190,7 +191,10 @@ class Participant:
     def _own_entities(self) -> Floats:
         """Initial rows that differ between clients; whoever knows the run's seed can work them out."""
         seed = int(generator(self.experiment.seed, "start", 0, self.client).integers(2**63))
-        return self.model.initial_entities(self.experiment.model, self.graph.entity_labels, seed)
+        name = self.model.entity_table
+        return self.model.initial_table(
+            name, self.graph.entity_labels, self.experiment.model, seed_key(seed, name)
+        )
 
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
