@@ -28,7 +28,7 @@ from fedkge.client.privacy.training import PrivateResult, train_privately
 from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
-from fedkge.experiment import DPSettings, TrainingSettings
+from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.storage import staged
 from fedkge.strategy import Term
 
@@ -223,11 +223,10 @@ class PrivacyAccount:
     ) -> str:
         """Everything that decides a release, besides the secret."""
         digest = hashlib.blake2b(digest_size=32)
-        dp = self.dp.model_dump_json(exclude=None if self.dp.options else {"options"})
-        words = [str(round), settings.model_dump_json(), dp, repr(self.mechanism.bound)]
-        words.append(model.settings.model_dump_json())
+        words = [str(round), settings.model_dump_json(), _json(self.dp), repr(self.mechanism.bound)]
+        words.append(_json(model.settings))
         arrays: Mapping[str, NDArray[Any]] = {
-            **{f"table {name}": table for name, table in model.tables.items()},
+            **{f"table {name}": table for name, table in model.parameters.items()},
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},
             **{f"term {name}": array for name, array in term_arrays.items()},
             "triples": self.graph.train,
@@ -276,3 +275,8 @@ def _added(ledger: PrivacyLedger, events: Iterable[Event]) -> PrivacyLedger:
     for event in events:
         ledger = ledger.add(event)
     return ledger
+
+
+def _json(settings: DPSettings | ModelSettings) -> str:
+    """Settings as they were before they had options, where they have none: the release is the same."""
+    return settings.model_dump_json(exclude=None if settings.options else {"options"})

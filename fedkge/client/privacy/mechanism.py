@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
-from fedkge.client.kernels.gradients import EntitySums, RelationSums, TripleGradients, triple_gradients
+from fedkge.client.kernels.gradients import EntitySums, RelationSums, TripleGradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Accountant, Event, sigma_for
 from fedkge.client.privacy.normals import Keystream, derived
@@ -27,7 +27,6 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings
 from fedkge.plugins import Registry
-from fedkge.strategy import Term
 
 __all__ = ["MECHANISMS", "Batches", "Mechanism", "PrivateStep", "Session", "mechanism_of", "row_sums", "walk"]
 
@@ -55,10 +54,9 @@ class Session:
         plan: Plan,
         kernel: KernelStep,
         secret: bytes,
-        term: Term | None,
     ) -> None:
         self.model, self.graph, self.rng, self.settings = model, graph, rng, settings
-        self.plan, self.kernel, self.term = plan, kernel, term
+        self.plan, self.kernel = plan, kernel
         self.choices = Keystream(derived(secret, "choices"))
         self.hidden = np.random.default_rng(np.frombuffer(derived(secret, "negatives"), dtype=np.uint32))
         self.noise = Keystream(derived(secret, "noise"))
@@ -79,9 +77,8 @@ class PrivateStep(ABC):
     noise_name: str
     why: str = ""  # why noise is not what was asked for
 
-    def __init__(self, kernel: KernelStep, term: Term | None = None) -> None:
+    def __init__(self, kernel: KernelStep) -> None:
         self.kernel = kernel
-        self.term = term
 
     @abstractmethod
     def confidential(self, batch: Batch) -> float:
@@ -89,23 +86,13 @@ class PrivateStep(ABC):
 
     def unrestricted(self, batch: Batch) -> float:
         """An ordinary step."""
-        if self.term is None:
-            return self.kernel(batch)
-        gradients = triple_gradients(self.kernel.model, self.kernel.objective, batch)
-        b, optimizer = len(batch.anchors), self.kernel.optimizer
-        gradients.weigh(np.full(b, 1 / b, dtype=np.float32))
-        optimizer.begin_step()
-        for name, sums in row_sums(self.kernel.model, gradients).items():
-            self.move(name, sums, optimizer.dense)
-        return float(gradients.losses.mean(dtype=np.float64))
+        return self.kernel(batch)
 
     def finish(self) -> None:  # noqa: B027  (most have nothing to do)
         """The model is about to be released."""
 
-    def move(
-        self, name: str, sums: Sums | None, every: bool, noise: Callable[[Ids, Floats], None] | None = None
-    ) -> None:
-        """Take gradients of a table to its rows, block by block.
+    def move(self, name: str, sums: Sums | None, every: bool, noise: Callable[[Ids, Floats], None]) -> None:
+        """Take gradients of a table to its rows, block by block, and after the noise the strategy's term.
 
         Args:
             name: of the table.
@@ -120,10 +107,8 @@ class PrivateStep(ABC):
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
             gradient = sums.rows(block) if sums else np.zeros((len(block), table.shape[1]), np.float32)
-            if noise is not None:
-                noise(block, gradient)
-            extra = self.term.gradient(name, block, table[block]) if self.term else None
-            self.kernel.optimizer.update(name, block, gradient if extra is None else gradient + extra)
+            noise(block, gradient)
+            self.kernel.apply(name, block, gradient)
 
 
 class Mechanism(ABC):
@@ -230,13 +215,13 @@ class Mechanism(ABC):
         self.check_delta(graph)
         if settings.device != "cpu":
             raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
-        if _is_overridden(model, "encode"):
+        if model.has_encoder:
             raise SettingError(
                 f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
                 "rows, so that clipping its row gradients does not bound it; sound would be a frozen encoder "
                 'whose features are public. Take a model without one, or set privacy.dp.mode = "off"'
             )
-        if not any(_is_overridden(model, verb) for verb in ("query_tail", "query_head", "queries")):
+        if not model.has_query:
             raise SettingError(
                 f"privacy.dp.mode: not yet for {model.__name__}, which has a score but no query: gradients "
                 "of single triples come from the kernels; give it query_tail and query_head, or set "
@@ -291,9 +276,9 @@ def walk(
 
 def row_sums(model: Model, gradients: TripleGradients) -> dict[str, Sums]:
     """The gradients of a batch by table; a model without an encoder has these two, or the first alone."""
-    sums: dict[str, Sums] = {"entity": gradients.entity_sums(model.entity.numpy())}
-    if "relation" in model.tables:
-        sums["relation"] = gradients.relation_sums(len(model.relation))
+    sums: dict[str, Sums] = {model.entity_table: gradients.entity_sums(model.entity.numpy())}
+    if model.relation_table in model.tables:
+        sums[model.relation_table] = gradients.relation_sums(len(model.relation))
     return sums
 
 
@@ -304,10 +289,6 @@ def confidential_part(graph: KnowledgeGraph) -> KnowledgeGraph:
 
 def _num_confidential(graph: KnowledgeGraph) -> int:
     return int(np.count_nonzero(graph.marks("train")))
-
-
-def _is_overridden(model: type[Model], verb: str) -> bool:
-    return getattr(model, verb, None) is not getattr(Model, verb, None)
 
 
 MECHANISMS: Registry[type[Mechanism]] = Registry(

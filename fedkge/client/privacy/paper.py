@@ -19,7 +19,6 @@ from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
-from fedkge.strategy import Term
 
 __all__ = ["Paper", "PaperStep"]
 
@@ -68,7 +67,7 @@ class Paper(Mechanism):
 
     def step(self, session: Session) -> PaperStep:
         noise, dp = DenseNoise(session.noise), self.dp
-        return PaperStep(session.kernel, noise, dp.sigma, dp.clip, dp.percentile, session.term)
+        return PaperStep(session.kernel, noise, dp.sigma, dp.clip, dp.percentile)
 
 
 class PaperStep(PrivateStep):
@@ -87,9 +86,8 @@ class PaperStep(PrivateStep):
         sigma: float,
         bound: float | None,
         share: float,
-        term: Term | None = None,
     ) -> None:
-        super().__init__(kernel, term)
+        super().__init__(kernel)
         self.noise = noise
         self.sigma = sigma
         self.given = bound

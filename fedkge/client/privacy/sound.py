@@ -29,7 +29,6 @@ from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, TrainingSettings
-from fedkge.strategy import Term
 
 __all__ = ["Sound", "SoundStep"]
 
@@ -72,12 +71,12 @@ class Sound(Mechanism):
         bound = self.bound
         assert bound is not None  # there is a default
         noise, why = DenseNoise(session.noise), ""
-        if session.term is None:
+        if session.kernel.term is None:
             tables, optimizer = session.model.tables, session.kernel.optimizer
             noise, why = choose_noise(self.dp, session.settings, optimizer, session.noise, tables)
         elif self.dp.noise == "lazy":
             why = "privacy.dp.noise: the strategy's term reads every row at every step; noise is dense"
-        step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch, session.term)
+        step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch)
         step.why = why
         return step
 
@@ -96,9 +95,8 @@ class SoundStep(PrivateStep):
         sigma: float,
         bound: float,
         batch: int,
-        term: Term | None = None,
     ) -> None:
-        super().__init__(kernel, term)
+        super().__init__(kernel)
         self.noise = noise
         self.noise_name = noise.name
         self.bound = bound

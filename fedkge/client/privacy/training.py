@@ -64,8 +64,8 @@ def train_privately(
     count = settings.local_epochs if epochs is None else epochs
     start = perf_counter()
     with one_thread():
-        kernel = KernelStep(model, settings, optimizer)
-        loop = _Loop(mechanism, Session(model, graph, rng, settings, plan, kernel, secret, term))
+        kernel = KernelStep(model, settings, optimizer, term)
+        loop = _Loop(mechanism, Session(model, graph, rng, settings, plan, kernel, secret))
         losses = [loop.epoch() for _ in range(count)]
         loop.step.finish()
     open_losses, private_losses = zip(*losses, strict=True)
