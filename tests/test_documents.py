@@ -9,9 +9,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -21,15 +21,12 @@ from packaging.version import Version
 from typer.testing import CliRunner
 
 import fedkge
-from fedkge.attacks import ATTACKS
-from fedkge.client.models import MODELS
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
 from fedkge.simulations.cli.main import app
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.studies import RECIPES
-from fedkge.strategy import STRATEGIES
 from tests.documents import (
     CHANGELOG,
     CONTRIBUTING,
@@ -78,7 +75,7 @@ def words_of(command: str) -> list[str]:
 def run_python(code: str) -> dict[str, object]:
     """A block of a document, as a script of its own would run it."""
     names: dict[str, object] = {"__name__": "example"}
-    exec(compile(code, "example", "exec"), names)
+    exec(compile(code, "example", "exec", dont_inherit=True), names)
     return names
 
 
@@ -110,15 +107,15 @@ def follow(document: Path) -> list[dict[str, object]]:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder to work in, and registries that forget what examples put into them."""
     folder, before = tmp_path_factory.mktemp("reader"), Path.cwd()
-    registries: list[Registry[Any]] = [MODELS, STRATEGIES, ATTACKS]
-    known = [set(registry) for registry in registries]
     (folder / "docs").mkdir()
     os.chdir(folder)
     yield folder
     os.chdir(before)
-    for registry, names in zip(registries, known, strict=True):
-        for name in set(registry) - names:
-            del registry[name]
+    modules = [module for name, module in sys.modules.items() if name.startswith("fedkge")]
+    for registry in {id(value): value for module in modules for value in vars(module).values()}.values():
+        for name in list(registry) if isinstance(registry, Registry) else ():
+            with suppress(KeyError):  # those that it came with stay
+                del registry[name]
 
 
 @pytest.fixture(scope="module")

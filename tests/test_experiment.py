@@ -329,7 +329,6 @@ DEFAULTS_OF_SCHEMA_1 = {
         "weighting": "holders",
         "precision": "float32",
         "min_clients": 1,
-        "own_entities": False,
         "on_failure": "continue",
         "timeout": 3600.0,
         "options": {},
