@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -52,6 +53,7 @@ PARSED_ONLY = (
     r"fedkge .*--ray-address|ray start ",
     r"flower-superlink |flower-supernode |flwr run |mkdir -p ~|printf .*~/\.flwr",
 )
+REDIRECTIONS = {">", ">>"}
 LONGEST_EXAMPLE = 29  # lines
 
 NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
@@ -82,7 +84,7 @@ def run_python(code: str) -> dict[str, object]:
 def run_command(command: str) -> None:
     """Our own command in this process, since a new one spends seconds on imports; all others by the shell."""
     words = words_of(command)
-    if words[0] == "fedkge" and not {">", ">>"} & set(words):
+    if words[0] == "fedkge" and not REDIRECTIONS & set(words):
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
         return
@@ -236,7 +238,7 @@ def parse(words: list[str]) -> click.Context:
 
 
 def check(command: str) -> None:
-    words = words_of(command)
+    words = list(takewhile(lambda word: word not in REDIRECTIONS, words_of(command)))
     program = words[0]
     if program == "fedkge":
         context = parse(words)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from fedkge.server.progress import Observer
 from fedkge.server.progress import Progress as RunProgress
 
 if TYPE_CHECKING:
+    from fedkge.simulations.report import page
     from fedkge.simulations.studies.cells import TableCell
 
-__all__ = ["CellDisplay", "RunDisplay", "human_bytes"]
+__all__ = ["CellDisplay", "RunDisplay", "human_bytes", "print_table"]
 
 
 class RunDisplay:
@@ -70,6 +72,14 @@ class CellDisplay(RunDisplay):
                 self.progress.remove_task(task)
         self.progress.update(self.cells, completed=number, total=count, state=f"{number} of {count}")
         return self.track(cell.title)
+
+
+def print_table(table: page.Table) -> None:
+    """A table of a report, in the terminal."""
+    shown = Table(*table.columns, box=None)
+    for row in table.rows:
+        shown.add_row(*row)
+    Console().print(shown)
 
 
 def human_bytes(count: float) -> str:

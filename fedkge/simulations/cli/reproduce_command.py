@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedkge.errors import InputError
+from fedkge.simulations.cli.display import CellDisplay
 
 if TYPE_CHECKING:
     from fedkge.simulations.studies.measuring import Order
@@ -44,8 +45,7 @@ def reproduce_table(
         return
     if name is None:
         raise InputError("give the name of a recipe; see: fedkge reproduce --list")
-    from fedkge.simulations.cli.display import CellDisplay  # takes seconds to import
-    from fedkge.simulations.studies.measuring import Order
+    from fedkge.simulations.studies.measuring import Order  # takes seconds to import
     from fedkge.simulations.studies.scale import scale_named
 
     order = Order(name, out, scale_named(scale), seeds, tuple(only or ()))

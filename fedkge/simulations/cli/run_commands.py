@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fedkge.errors import DataError, SettingError
+from fedkge.simulations.cli.display import RunDisplay, human_bytes, print_table
 from fedkge.simulations.experiments.completion import complete_setting
 from fedkge.simulations.experiments.defaults import QUICKSTART, free_folder
 from fedkge.storage import storage_errors
 
 if TYPE_CHECKING:
     from fedkge.experiment import Experiment
+    from fedkge.simulations.runs.run_folder import RunResult
 
 __all__ = ["compare_strategies", "run_experiment", "write_flower_config"]
 
@@ -55,7 +57,6 @@ def run_experiment(
     quiet: Quiet = False,
 ) -> None:
     """Run one experiment and write everything about it into a folder."""
-    from fedkge.simulations.cli.display import RunDisplay
     from fedkge.simulations.runs import run as runs  # takes seconds to import
 
     if resume is not None:
@@ -71,7 +72,7 @@ def run_experiment(
     if as_json:
         print(json.dumps(result.summary, indent=2))
         return
-    _show_run(result.summary)
+    _show_run(result)
     _show_place(result.folder)
 
 
@@ -94,7 +95,6 @@ def compare_strategies(
     quiet: Quiet = False,
 ) -> None:
     """Run several strategies on the same data and print one table: what each gains and what it costs."""
-    from fedkge.simulations.cli.display import RunDisplay
     from fedkge.simulations.runs.comparison import compare  # takes seconds to import
 
     overrides = [*(sets or []), *([f"federation.target_mrr={target_mrr}"] if target_mrr is not None else [])]
@@ -173,26 +173,12 @@ def _resumable(how: str) -> Iterator[None]:
         raise
 
 
-def _show_run(summary: dict[str, Any]) -> None:
-    table = Table("split", "MRR", "95 % interval", "Hits@1", "Hits@3", "Hits@10", "MR", "triples", box=None)
-    for split in ("valid", "test"):
-        scores = summary["utility"][split]
-        if not scores["count"]:
-            continue
-        low, high = scores["mrr"]["interval"]
-        metrics = [f"{scores[name]['value']:.4f}" for name in ("hits@1", "hits@3", "hits@10")]
-        mean_rank = f"{scores['mr']['value']:.1f}"
-        cells = [
-            f"{scores['mrr']['value']:.4f}",
-            f"{low:.4f}–{high:.4f}",
-            *metrics,
-            mean_rank,
-            str(scores["count"]),
-        ]
-        table.add_row(split, *cells)
-    Console().print(table)
-    from fedkge.simulations.cli.display import human_bytes
+def _show_run(result: RunResult) -> None:
+    from fedkge.simulations.report.run_page import scores_table
+    from fedkge.simulations.runs.run_folder import RunFolder
 
+    print_table(scores_table(RunFolder(result.folder)))
+    summary = result.summary
     cost = summary["communication"]
     print(
         f"{cost['rounds']} rounds (best {summary['utility']['best_round']}), "
@@ -208,8 +194,6 @@ def _show_place(folder: Path) -> None:
 
 
 def _show_comparison(comparison: Any, experiment: Experiment) -> None:
-    from fedkge.simulations.cli.display import human_bytes
-
     table = Table("strategy", "test MRR", "95 % interval", "Hits@10", "rounds", "bytes", "saved", box=None)
     for row in comparison.rows:
         low, high = row.interval
@@ -225,8 +209,6 @@ def _show_comparison(comparison: Any, experiment: Experiment) -> None:
 
 def _show_target(comparison: Any, target: float) -> None:
     """What each strategy needed to reach the target."""
-    from fedkge.simulations.cli.display import human_bytes
-
     table = Table("strategy", f"rounds to {target:g}", f"bytes to {target:g}", "saved", box=None)
     for row in comparison.rows:
         if row.rounds_to_target is None:

@@ -17,7 +17,7 @@ from fedkge.simulations.report.words import asked, bytes_of, figure, interval
 from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import RunFolder
 
-__all__ = ["environment_rows", "run_page", "title_of"]
+__all__ = ["environment_rows", "run_page", "scores_table", "title_of"]
 
 _SCORES = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
 _NAMES = ("MRR", "95 % interval", "Hits@1", "Hits@3", "Hits@10", "MR", "triples")
@@ -45,7 +45,7 @@ def run_page(run: RunFolder) -> Page:
             Section("How it went", figures=charts(run)),
             leakage_section(run),
             budget_section(run),
-            Section("Tables", tables=[_scores(run), _clients(run), _phases(run), _failures(run)]),
+            Section("Tables", tables=[scores_table(run), _clients(run), _phases(run), _failures(run)]),
             Section("How to check it", tables=[_hashes(run), _settings(run), _speed(run), _environment(run)]),
         ],
     )
@@ -71,7 +71,8 @@ def _unfinished(run: RunFolder) -> list[str]:
     ]
 
 
-def _scores(run: RunFolder) -> Table:
+def scores_table(run: RunFolder) -> Table:
+    """MRR, Hits and MR over all clients, of validation and test."""
     rows = [
         (split, *_score_cells(run.summary.part("utility", split)))
         for split in ("valid", "test")

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,6 +60,11 @@ class SimulatedGrid(Grid):
         self.bytes_up = 0
         self._run = Run.create_empty(run_id)
         self._answers: dict[str, Message] = {}
+        self.start()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Make the workers, each with its clients."""
 
     @abstractmethod
     def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
@@ -125,27 +130,15 @@ class SimulatedGrid(Grid):
 class InlineGrid(SimulatedGrid):
     """Clients run in threads of this process; the kernels release the interpreter's lock."""
 
-    def __init__(
-        self, run_id: int, experiment: str, nodes: Mapping[int, NodeConfig], settings: EngineSettings
-    ) -> None:
-        super().__init__(run_id, experiment, nodes, settings)
-        self.worker = Worker(
-            run_id, experiment, {node: {**config, "one-process": True} for node, config in nodes.items()}
-        )
-        self.pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="client")
+    def start(self) -> None:
+        nodes = {node: {**config, "one-process": True} for node, config in self.nodes.items()}
+        self.worker = Worker(self.run_id, self.experiment, nodes)
+        self.pool = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="client")
 
     def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
         deadline = _deadline(timeout)
         waiting: dict[Future[Answer], int] = {
-            self.pool.submit(
-                self.worker.handle,
-                envelope.node,
-                envelope.kind,
-                envelope.group,
-                envelope.payload,
-                envelope.own,
-            ): envelope.node
-            for envelope in envelopes
+            self.pool.submit(self.worker.handle, *astuple(envelope)): envelope.node for envelope in envelopes
         }
         while waiting:
             done, _ = wait(waiting, timeout=_left(deadline), return_when=FIRST_COMPLETED)
@@ -167,18 +160,15 @@ class RayGrid(SimulatedGrid):
     Its clients then take up their last state from their own files, and are asked again.
     """
 
-    def __init__(
-        self, run_id: int, experiment: str, nodes: Mapping[int, NodeConfig], settings: EngineSettings
-    ) -> None:
-        super().__init__(run_id, experiment, nodes, settings)
+    def start(self) -> None:
         import ray  # takes seconds to import
 
         self.ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            start_ray(settings)
-        workers = min(settings.workers, len(nodes))
-        self.home = {node: number % workers for number, node in enumerate(nodes)}  # node -> its worker
+            start_ray(self.settings)
+        workers = min(self.settings.workers, len(self.nodes))
+        self.home = {node: number % workers for number, node in enumerate(self.nodes)}  # node -> its worker
         self.actors = [self._actor(worker) for worker in range(workers)]
 
     def deliver(self, envelopes: list[Envelope], timeout: float | None) -> Iterator[tuple[int, Answer]]:
