@@ -150,15 +150,6 @@ def test_the_strategy_of_the_readme_merges_in_its_own_way(
     assert losses[0] != losses[1]
 
 
-def test_a_strategy_that_merges_by_itself_is_refused_where_it_would_be_passed_over(
-    toured: list[dict[str, object]], place: Path
-) -> None:
-    experiment = Experiment.load(Path("tour.toml")).override(["federation.strategy=CautiousFedE"])
-    with pytest.raises(SettingError, match="has its own aggregate_train, which cannot act on sums"):
-        run(experiment, place / "runs" / "refused")
-    assert not (place / "runs" / "refused").exists()
-
-
 def test_the_attack_of_the_readme_finds_something_in_a_recorded_view(toured: list[dict[str, object]]) -> None:
     example = next(names for names in toured if "Activity" in names)
     attack_run = example["attack_run"]
