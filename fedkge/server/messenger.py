@@ -90,8 +90,8 @@ class Messenger:
             raise FederationError(
                 f"round {round}, {phase}: {len(answers)} of {len(downloads)} clients answered, but "
                 f"federation.min_clients is {self.settings.min_clients}; the reasons are in "
-                f"{self.records.folder / 'failures.csv'} ({self.last_failure}). The last checkpoint is intact: "
-                "resume later"
+                f"{self.records.folder / 'failures.csv'} ({self.last_failure}). The last checkpoint is "
+                "intact: resume later"
             )
         return dict(sorted(answers.items()))
 
