@@ -54,7 +54,7 @@ class Messenger:
         if len(answers) < num_clients:
             raise FederationError(
                 f"{len(answers)} of {num_clients} clients joined; the reasons are in "
-                f"{self.records.folder / 'failures.csv'}: {self.last_failure}"
+                f"{self.records.folder / 'failures.csv'} ({self.last_failure})"
             )
         named = sorted(upload.client for upload in answers.values())
         if named != list(range(num_clients)):
@@ -90,7 +90,8 @@ class Messenger:
             raise FederationError(
                 f"round {round}, {phase}: {len(answers)} of {len(downloads)} clients answered, but "
                 f"federation.min_clients is {self.settings.min_clients}; the reasons are in "
-                f"{self.records.folder / 'failures.csv'}. The last checkpoint is intact: resume later"
+                f"{self.records.folder / 'failures.csv'} ({self.last_failure}). The last checkpoint is "
+                "intact: resume later"
             )
         return dict(sorted(answers.items()))
 

@@ -60,17 +60,19 @@ def test_no_label_hash_or_row_of_any_client_reaches_the_server(
 ) -> None:
     name = {"FedR": "relation", "FedE": "entity"}[strategy]
     rows: list[np.ndarray] = []
+    steps: list[np.ndarray] = []
     words: list[bytes] = []
     trained, write = Participant._train, SecureParticipant._write_delta
 
     def training(self: Participant, round: int) -> None:
         trained(self, round)
         rows.extend(self.model.tables[name].copy())
+        steps.extend(step for step in self.step(name).astype(np.float32) if step.any())
 
     def encoding(self: SecureParticipant, vector: Any) -> None:
         write(self, vector)
         words.extend(block.tobytes() for block in vector[: -TRAINING.num_words].reshape(-1, 8) if block.any())
-        words.append(vector[-TRAINING.num_words :].tobytes())  # the figures
+        words.append(vector[-TRAINING.num_words :].tobytes())  # the scalars
 
     monkeypatch.setattr(Participant, "_train", training)
     monkeypatch.setattr(SecureParticipant, "_write_delta", encoding)
@@ -82,16 +84,17 @@ def test_no_label_hash_or_row_of_any_client_reaches_the_server(
     received = b"".join(payload or b"" for _, payload in carried)
     assert len(rows) > 100
     assert len(words) > 100
-    assert traces(received, labels, rows, words) == set()
+    assert len(steps) > 100
+    assert traces(received, labels, [*rows, *steps], words) == set()
 
     carried.clear()
-    rows.clear()
+    steps.clear()
     runs.run(tiny(*settings), tmp_path / "plain")
     received = b"".join(payload or b"" for _, payload in carried)
     held = {label for graph in graphs for label in getattr(graph, f"{name}_labels")} & labels
-    found = traces(received, labels, rows, [])
+    found = traces(received, labels, steps, [])
     assert {f"label {label}" for label in held} <= found
-    assert sum(trace.startswith("row") for trace in found) == len(rows)
+    assert sum(trace.startswith("row") for trace in found) == len(steps)
     for kind in ("sha256", "md5", "blake2b"):  # the search knows a hash when it sees one
         planted = hashlib.new(kind, b"isolated_label").digest()
         for wire in (planted, planted.hex().encode(), base64.b64encode(planted)):
