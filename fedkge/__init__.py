@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkge.attacks import ATTACKS
     from fedkge.client.models import MODELS
-
-    # from fedkge.client.privacy import MECHANISMS
+    from fedkge.client.privacy import MECHANISMS
     from fedkge.client.training.evaluate import evaluate
     from fedkge.client.training.loop import train
     from fedkge.datasets import PARTITIONERS, load_graph, partition
-
-    # from fedkge.datasets.formats import FORMATS
+    from fedkge.datasets.formats import FORMATS
     from fedkge.experiment import Experiment
     from fedkge.simulations.runs.api import attack, audit, compare, open_run, resume, run
     from fedkge.simulations.trained.export import export
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ATTACKS",
-    # "FORMATS",
-    # "MECHANISMS",
+    "FORMATS",
+    "MECHANISMS",
     "MODELS",
     "PARTITIONERS",
     "STRATEGIES",
