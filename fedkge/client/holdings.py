@@ -46,8 +46,7 @@ class Holding:
 
 def labels_of(model: Model, graph: KnowledgeGraph, name: str) -> tuple[str, ...]:
     """The label of each row of a table."""
-    labels = {"entity": graph.entity_labels, "relation": graph.relation_labels}
-    return labels[model.specs[name].vocabulary]
+    return graph.labels[model.specs[name].vocabulary]
 
 
 def triples_behind(model: Model, graph: KnowledgeGraph, name: str) -> NDArray[np.float32]:

@@ -130,6 +130,11 @@ class KnowledgeGraph:
         return triples
 
     @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The two vocabularies: what rows of tables belong to."""
+        return {"entity": self.entity_labels, "relation": self.relation_labels}
+
+    @property
     def num_entities(self) -> int:
         return len(self.entity_labels)
 

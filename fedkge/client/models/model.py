@@ -106,9 +106,8 @@ class Model(ABC):
     def build(cls, settings: ModelSettings, graph: KnowledgeGraph, seed: int | Keys) -> Self:
         """A new model for a graph; rows depend on the key of their table and the label alone."""
         keys = seed if callable(seed) else (lambda name: seed_key(seed, name))
-        labels = {"entity": graph.entity_labels, "relation": graph.relation_labels}
         parameters = {
-            name: cls.initial_table(name, labels[spec.vocabulary], settings, keys(name))
+            name: cls.initial_table(name, graph.labels[spec.vocabulary], settings, keys(name))
             for name, spec in cls.table_specs(settings).items()
         }
         for name, shape in cls.weight_shapes(settings, graph).items():
@@ -120,9 +119,9 @@ class Model(ABC):
         cls, settings: ModelSettings, graph: KnowledgeGraph, parameters: Mapping[str, Floats]
     ) -> Self:
         """A model of saved parameters, weights possibly as rows, for the graph that they were trained on."""
-        counts = {"entity": graph.num_entities, "relation": graph.num_relations}
         shapes: dict[str, tuple[int, ...]] = {
-            name: (counts[spec.vocabulary], spec.width) for name, spec in cls.table_specs(settings).items()
+            name: (len(graph.labels[spec.vocabulary]), spec.width)
+            for name, spec in cls.table_specs(settings).items()
         }
         shapes |= cls.weight_shapes(settings, graph)
         for name, shape in shapes.items():

@@ -147,8 +147,7 @@ def _export(folder: Path, states: Path, num_clients: int, best: int) -> None:
         if state is None:
             raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
         graph = run_folder.graph(client)
-        vocabularies = {"entity": graph.entity_labels, "relation": graph.relation_labels}
-        labels = {table: vocabularies[specs[table].vocabulary] for table in state.tables}
+        labels = {table: graph.labels[specs[table].vocabulary] for table in state.tables}
         records.write_tables(name, {**state.tables, **state.weights}, labels)
     with storage_errors(folder):
         shutil.rmtree(folder / "clients")

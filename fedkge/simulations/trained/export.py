@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,8 @@ def _rows(trained: Trained) -> dict[str, Floats]:
     return {"entity": entities, "relation": relations} if relations.shape[1] else {"entity": entities}
 
 
-def _labels(trained: Trained) -> dict[str, Sequence[str]]:
-    return {"entity": trained.graph.entity_labels, "relation": trained.graph.relation_labels}
+def _labels(trained: Trained) -> Mapping[str, Sequence[str]]:
+    return trained.graph.labels
 
 
 def _about(trained: Trained) -> dict[str, Any]:
