@@ -86,6 +86,7 @@ class ModelSettings(Settings):
         description="γ of the loss, for models that compare by distance; it also scales initial rows",
     )
     norm: Literal[1, 2] = Field(default=1, description="1: L1, 2: L2")
+    options: dict[str, Any] = Field(default={}, description="what a model takes beyond these, as it says")
 
 
 class TrainingSettings(Settings):

@@ -49,7 +49,7 @@ def test_a_written_experiment_has_every_default():
     [
         ("[model]\ndim = 0", "model.dim: expected a number of at least 1, not 0; for example dim = 128"),
         ("[model]\ndimm = 3", "model.dimm: unknown key; did you mean 'dim'?"),
-        ("[model]\nzzz = 3", "model.zzz: unknown key; known keys: name, dim, margin, norm"),
+        ("[model]\nzzz = 3", "model.zzz: unknown key; known keys: name, dim, margin, norm, options"),
         ("modle = 3", "modle: unknown key; did you mean 'model'?"),
         ("model = 3", "model: expected a section of options, not 3; write [model] above its options"),
         (

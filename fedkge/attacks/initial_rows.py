@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.client.holdings import row_key
 from fedkge.client.models import MODELS
 from fedkge.exchange import Table
 from fedkge.experiment import Experiment
@@ -20,8 +21,7 @@ __all__ = ["initial_rows", "moved"]
 def initial_rows(experiment: Experiment, kind: str, labels: Sequence[str]) -> NDArray[np.float32]:
     """(n, w) the rows of a shared table before any training."""
     model = MODELS[experiment.model.name]
-    initial = model.initial_entities if kind == "entity" else model.initial_relations
-    return initial(experiment.model, labels, experiment.seed)
+    return model.initial_table(kind, labels, experiment.model, row_key(kind, experiment.seed))
 
 
 def moved(before: Table, step: Table) -> Table:

@@ -8,12 +8,12 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model, build_model
+from fedkge.client.models.initial import seed_key
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 
-__all__ = ["Holding", "build_from", "labels_of", "parameters_of", "row_key", "triples_behind"]
+__all__ = ["Holding", "build_from", "labels_of", "row_key", "triples_behind"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +44,17 @@ class Holding:
         return self.rows[self.local]
 
 
-def parameters_of(model: Model) -> dict[str, Floats]:
-    """Every table and every weight of a model as (rows, width), in the model's own memory."""
-    weights: dict[str, Floats] = getattr(model, "weights", {})
-    return {
-        **model.tables,
-        **{name: array.reshape(len(array) if array.ndim else 1, -1) for name, array in weights.items()},
-    }
-
-
 def labels_of(model: Model, graph: KnowledgeGraph, name: str) -> tuple[str, ...]:
     """The label of each row of a table."""
-    return graph.entity_labels if _vocabulary(model, name) == "entity" else graph.relation_labels
+    return graph.entity_labels if model.specs[name].vocabulary == "entity" else graph.relation_labels
 
 
 def triples_behind(model: Model, graph: KnowledgeGraph, name: str) -> NDArray[np.float32]:
     """(rows,) how many train triples each row of a parameter occurs in; at least one."""
-    rows = len(parameters_of(model)[name])
-    if name not in model.tables:
+    rows = len(model.rows[name])
+    if name not in model.specs:
         return np.full(rows, max(len(graph.train), 1), dtype=np.float32)
-    columns = [0, 2] if _vocabulary(model, name) == "entity" else [1]
+    columns = [0, 2] if model.specs[name].vocabulary == "entity" else [1]
     counts = np.bincount(graph.train[:, columns].ravel(), minlength=rows)
     return np.maximum(counts, 1).astype(np.float32)  # a row that only held-out triples name still counts
 
@@ -74,7 +65,7 @@ def row_key(name: str, seed: int, secret: bytes | None = None) -> bytes:
     Without a secret it follows from the run's seed, alike for all clients: for shared parameters.
     """
     if secret is None:
-        return blake2b(f"{seed}/{name}".encode(), digest_size=32).digest()
+        return seed_key(seed, name)
     return blake2b(f"own rows/{name}".encode(), digest_size=32, key=secret).digest()
 
 
@@ -82,15 +73,4 @@ def build_from(
     settings: ModelSettings, graph: KnowledgeGraph, shared: tuple[str, ...], seed: int, secret: bytes
 ) -> Model:
     """A model whose shared parameters start alike at all clients, and whose others start from a secret."""
-    model = build_model(settings, graph, seed)
-    initial = {"entity": model.initial_entities, "relation": model.initial_relations}
-    for name, table in model.tables.items():
-        if name not in shared:
-            own = int.from_bytes(row_key(name, seed, secret)[:8], "little")
-            table[:] = initial[name](settings, labels_of(model, graph, name), own)
-    return model
-
-
-def _vocabulary(model: Model, name: str) -> str:
-    del model
-    return name
+    return build_model(settings, graph, lambda name: row_key(name, seed, None if name in shared else secret))

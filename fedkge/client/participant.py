@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.holdings import Holding, build_from, labels_of, parameters_of, triples_behind
+from fedkge.client.holdings import Holding, build_from, labels_of, triples_behind
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
@@ -130,7 +130,7 @@ class Participant:
         """The state after a round, or the initial one."""
         model, seed = self.experiment.model, self.experiment.seed
         self.model = build_from(model, self.public, self.strategy.shared, seed, self.secret)
-        parameters = parameters_of(self.model)
+        parameters = self.model.rows
         check_shared(self._name, self.strategy.shared, model.name, parameters)
         self._start = {name: parameters[name].copy() for name in self.strategy.shared}
         state = self.files.newest(until) or ClientState(0, {}, {})
@@ -148,7 +148,7 @@ class Participant:
 
     def save(self, round: int) -> None:
         """Keep what it is after a round."""
-        tables, parameters = self.model.tables, parameters_of(self.model)
+        tables, parameters = self.model.tables, self.model.rows
         weights = {name: rows for name, rows in parameters.items() if name not in tables}
         memory = {name: np.ascontiguousarray(array) for name, array in self.memory.items()}
         self.files.save(
@@ -171,7 +171,7 @@ class Participant:
     def digest(self) -> str:
         """A hash of its parameters, rows sorted by label: equal exactly when the numbers are."""
         digest = hashlib.sha256()
-        for name, rows in parameters_of(self.model).items():
+        for name, rows in self.model.rows.items():
             order: list[int] | slice = slice(None)
             if name in self.model.tables:
                 labels = labels_of(self.model, self.graph, name)
@@ -184,7 +184,7 @@ class Participant:
 
     def merge(self, tables: Mapping[str, Table]) -> None:
         """Its shared rows become initial rows plus the server's offsets plus what was not selected."""
-        parameters = parameters_of(self.model)
+        parameters = self.model.rows
         for name, table in tables.items():
             if name not in self.holdings:
                 raise MessageError(f"the server broadcasts rows of '{name}', which are not shared")
@@ -206,13 +206,13 @@ class Participant:
 
     def step(self, name: str) -> NDArray[np.float64]:
         """(k, w) how far its shared rows are from those that were last broadcast."""
-        own_rows = parameters_of(self.model)[name][self.holdings[name].local]
+        own_rows = self.model.rows[name][self.holdings[name].local]
         moved: NDArray[np.float64] = own_rows.astype(np.float64) - self.reference[name]
         return moved
 
     def shapes(self) -> dict[str, list[Any]]:
         """Kind and width of each shared parameter; how many labels a client holds is for a union to say."""
-        parameters = parameters_of(self.model)
+        parameters = self.model.rows
         found: dict[str, list[Any]] = {}
         for name in self.strategy.shared:
             rows, width = parameters[name].shape

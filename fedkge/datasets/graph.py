@@ -46,6 +46,7 @@ class KnowledgeGraph:
     valid: IntArray
     test: IntArray
     confidential: Mapping[str, BoolArray] = field(default_factory=dict)  # split -> (n,); absent: none is
+    features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # "entity" -> (entities, w)
 
     def __post_init__(self) -> None:
         for split in SPLITS:

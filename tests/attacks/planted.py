@@ -62,7 +62,7 @@ def planted_tables(name: str, rng: np.random.Generator) -> dict[str, NDArray[np.
     if name == "ComplEx":
         phases = rng.uniform(-np.pi, np.pi, size=(BASES, columns // 2))
         bases = np.concatenate([np.cos(phases), np.sin(phases)], axis=1).astype(np.float32)
-    model = kind(settings(name), bases, relations, np.ones(KINDS, np.float32))
+    model = kind.of_rows(settings(name), bases, relations)
     entities = np.empty((BASES, 1 + KINDS, columns), dtype=np.float32)
     entities[:, 0] = bases
     for number, row in enumerate(torch.from_numpy(relations)):

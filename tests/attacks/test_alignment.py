@@ -90,11 +90,11 @@ def test_relations_are_those_of_a_loop_over_pairs_and_relations(name: str) -> No
     h, t = rows[rng.integers(len(rows), size=25)], rows[rng.integers(len(rows), size=25)]
     model = RelationModel(planted.settings(name), tables["relation"])
     ids = np.arange(planted.KINDS)
-    kind = MODELS[name](planted.settings(name), rows, tables["relation"], np.ones(planted.KINDS, np.float32))
+    kind = MODELS[name].of_rows(planted.settings(name), rows, tables["relation"])
     found, places = model.best(h, t), model.ranks(h, t, np.full(25, 2))
     for pair in range(25):
         both = np.stack([h[pair], t[pair]])
-        one = MODELS[name](planted.settings(name), both, tables["relation"], np.ones(len(ids), np.float32))
+        one = MODELS[name].of_rows(planted.settings(name), both, tables["relation"])
         scores = one.scores_of(np.zeros_like(ids), ids, np.ones_like(ids))
         assert scores[found.places[pair]] == pytest.approx(scores.max(), abs=1e-4)
         assert found.confidence[pair] == pytest.approx(scores.max(), abs=1e-4)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models import MODELS, Model, build_model
 from fedkge.client.models.bilinear import DistMult
-from fedkge.client.models.initial import uniform_rows
+from fedkge.client.models.initial import seed_key, uniform_rows
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE
 from fedkge.client.training.loop import KernelStep
@@ -87,9 +87,9 @@ def test_a_model_may_ask_another_way_than_its_parent(parent: type[Model], mixed:
     child.relation_width = parent.entity_width  # type: ignore[attr-defined]
     model = child.build(ModelSettings(dim=4, norm=norm), load_graph("Nations"), 0)
     h, r = model.tables["entity"][:4], model.tables["relation"][:4]
-    queries, pull = model.queries(h, r, 2)
+    queries, backward = model.queries(h, r, 2)
     np.testing.assert_array_equal(queries, np.concatenate([h[:2] - 2 * r[:2], h[2:] + 2 * r[2:]]))
-    at_h, at_r = pull(np.ones_like(queries))
+    at_h, at_r = backward(np.ones_like(queries))
     np.testing.assert_array_equal(at_h, np.ones_like(h))
     np.testing.assert_array_equal(at_r, np.repeat([[-2], [2]], 2, axis=0) * np.ones_like(r))
     check_own_way(model)
@@ -182,15 +182,15 @@ def test_an_unknown_model_names_the_nearest(graph):
 
 def test_initial_rows_are_uniform_and_differ_between_tables():
     labels = [f"label {i}" for i in range(500)]
-    rows = uniform_rows(0, "entity", labels, 64)
+    rows = uniform_rows(seed_key(0, "entity"), labels, 64)
     assert rows.min() > 0
     assert rows.max() < 1
     counts, _ = np.histogram(rows, bins=16, range=(0, 1))
     assert (abs(counts - rows.size / 16) < 5 * np.sqrt(rows.size / 16)).all()
     assert abs(np.corrcoef(rows[:, 0], rows[:, 1])[0, 1]) < 0.2
-    assert not np.array_equal(rows, uniform_rows(0, "relation", labels, 64))
+    assert not np.array_equal(rows, uniform_rows(seed_key(0, "relation"), labels, 64))
 
 
 def test_a_row_does_not_depend_on_the_width_or_the_other_labels():
-    rows = uniform_rows(0, "entity", ["a", "b", "c"], 8)
-    np.testing.assert_array_equal(rows[1:2, :5], uniform_rows(0, "entity", ["b"], 5))
+    rows = uniform_rows(seed_key(0, "entity"), ["a", "b", "c"], 8)
+    np.testing.assert_array_equal(rows[1:2, :5], uniform_rows(seed_key(0, "entity"), ["b"], 5))

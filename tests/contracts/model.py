@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +14,11 @@ from fedkge.client.kernels.fused import ROWS
 from fedkge.client.kernels.gradients import Objective, triple_gradients
 from fedkge.client.kernels.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
-from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.autograd import AutogradStep
+from fedkge.client.training.loop import KernelStep, Step, build_step
 from fedkge.client.training.negatives import Batch
-from fedkge.client.training.optimizers import SGD
+from fedkge.client.training.optimizers import OPTIMIZERS, SGD
+from fedkge.client.training.ranks import rank
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
@@ -151,23 +154,131 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 def autograd(model: Model, objective: Objective, batch: Batch) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Float64 gradients of the mean loss, from the model's own score and nothing else."""
-    entity = model.entity.double().requires_grad_()
-    relation = model.relation.double().requires_grad_()
+    """Float64 gradients of the mean loss at every parameter, by the model's own encoder and score alone."""
+    leaves = {name: model[name].double().requires_grad_() for name in model.parameters}
+    bound = model.bind(leaves, {name: buffer.double() for name, buffer in model.buffers.items()})
+    entity, relation = bound.encode()
     candidates = torch.from_numpy(batch.candidates.astype(np.int64))
     kept = entity[torch.from_numpy(batch.anchors.astype(np.int64))][:, None]
     r = relation[torch.from_numpy(batch.relations.astype(np.int64))][:, None]
     offered = entity[candidates.clamp(min=0)]
     scores = torch.where(
         (torch.arange(len(kept)) < batch.num_tails)[:, None],
-        model.score(kept, r, offered),
-        model.score(offered, r, kept),
+        bound.score(kept, r, offered),
+        bound.score(offered, r, kept),
     )
     scores = scores * model.scale.double()[torch.from_numpy(batch.relations.astype(np.int64))][:, None]
     scores = (scores + model.shift).masked_fill(candidates < 0, -torch.inf)
     losses = loss_per_triple(objective.loss, scores, objective.margin, objective.temperature)
-    at_entity, at_relation = torch.autograd.grad(losses.mean(), (entity, relation))
-    return {"entity": at_entity.numpy(), "relation": at_relation.numpy()}, losses.detach().numpy()
+    gradients = torch.autograd.grad(losses.mean(), list(leaves.values()))
+    return dict(zip(leaves, (g.numpy() for g in gradients), strict=True)), losses.detach().numpy()
+
+
+class Towards:
+    """A term that draws every row to a number."""
+
+    def __init__(self, target: float, strength: float) -> None:
+        self.target, self.strength = target, strength
+
+    def gradient(self, name: str, ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        assert rows.shape[0] == ids.shape[0]
+        return np.float32(self.strength) * (rows - np.float32(self.target))
+
+
+class ExtensionContract:
+    """What a model promises that is more than two tables and a query; subclass it with the class."""
+
+    kind: ClassVar[type[Model]]
+    graph: ClassVar[Callable[[], KnowledgeGraph]] = staticmethod(lambda: random_graph(0))
+
+    def build(self, dim: int = 5) -> Model:
+        model = self.kind.build(ModelSettings(dim=dim, margin=MARGIN), self.graph(), 0)
+        rng = np.random.default_rng(1)
+        for array in model.parameters.values():  # a writable view of what is trained
+            array += rng.normal(scale=0.2, size=array.shape).astype(np.float32)
+        return model
+
+    def steps(self, model: Model, settings: TrainingSettings, term: Towards | None = None) -> list[Step]:
+        """What trains it on the processor, and what trains it on every other device."""
+        torch_step = AutogradStep(model, settings, term=term)
+        chosen = build_step(model, settings, term=term)
+        return [torch_step] if isinstance(chosen, AutogradStep) else [chosen, torch_step]
+
+    @pytest.mark.parametrize("loss", sorted(LOSSES))
+    def test_a_step_moves_every_parameter_by_its_gradient(self, loss: str) -> None:
+        settings = TrainingSettings(
+            optimizer="SGD", learning_rate=RATE, loss=loss, adversarial_temperature=0.7
+        )
+        objective = Objective(LOSSES[loss], MARGIN, temperature=0.7)
+        for dim, batch in ((5, tail_batch()), (8, mixed_batch()), (45, mixed_batch()), (5, shared_batch())):
+            model = self.build(dim)
+            before = {name: array.copy() for name, array in model.parameters.items()}
+            expected, losses = autograd(model, objective, batch)
+            for step in self.steps(model, settings):
+                assert step(batch) == pytest.approx(losses.mean(), rel=1e-5)
+                for name, array in model.parameters.items():
+                    moved = (before[name].astype(np.float64) - array) / RATE
+                    assert np.abs(moved - expected[name]).max() <= 3e-6 * np.abs(expected[name]).max()
+                    array[:] = before[name]
+
+    def test_a_term_is_added_to_the_gradient_of_rows_that_move(self) -> None:
+        settings = TrainingSettings(optimizer="SGD", learning_rate=RATE)
+        batch = tail_batch()
+        model = self.build()
+        before = {name: array.copy() for name, array in model.rows.items()}
+        expected, _ = autograd(model, Objective(LOSSES[settings.loss], MARGIN, 1.0), batch)
+        for step in self.steps(model, settings, Towards(3.0, 0.25)):
+            step(batch)
+            for name, rows in model.rows.items():
+                gradient = expected[name].reshape(rows.shape)
+                moves = gradient.any(axis=1)[:, None]
+                wanted = gradient + np.where(moves, 0.25 * (before[name] - 3), 0)
+                np.testing.assert_allclose((before[name] - rows) / RATE, wanted, rtol=1e-5, atol=1e-6)
+                rows[:] = before[name]
+
+    @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+    def test_every_optimizer_moves_it_alike_and_goes_on_from_its_state(self, optimizer: str) -> None:
+        settings = TrainingSettings(optimizer=optimizer, learning_rate=0.01)
+        batches = [tail_batch(), mixed_batch(), tail_batch()]
+        outcomes = []
+        for i in range(2):
+            model = self.build()
+            step = self.steps(model, settings)[-i]
+            for batch in batches[:2]:
+                step(batch)
+            type(step)(model, settings, step.state())(batches[2])
+            outcomes.append(model.parameters)
+        whole = self.build()
+        step = self.steps(whole, settings)[0]
+        for batch in batches:
+            step(batch)
+        for name, array in whole.parameters.items():
+            np.testing.assert_array_equal(outcomes[0][name], array)
+            close = np.isclose(outcomes[1][name], array, rtol=1e-3, atol=2e-4)
+            assert close.mean() > 0.95  # the others had a tiny gradient, of which Adam keeps the sign alone
+
+    def test_ranks_follow_from_the_scores(self) -> None:
+        model, graph = self.build(), self.graph()
+        ranks = rank(model, graph)
+        every = np.arange(graph.num_entities, dtype=np.int32)
+        for (head, relation, tail), better in zip(graph.test, ranks.better, strict=True):
+            for side, (anchor, target) in enumerate(((head, tail), (tail, head))):
+                fixed, r = np.full_like(every, anchor), np.full_like(every, relation)
+                triple = (fixed, r, every) if side == 0 else (every, r, fixed)
+                scores = model.scores_of(*triple).astype(np.float64)
+                known = {
+                    (t if side == 0 else h)
+                    for h, s, t in graph.triples.tolist()
+                    if s == relation and (h if side == 0 else t) == anchor
+                } - {target}
+                above = np.flatnonzero(scores > scores[target] + 1e-6)
+                assert better[side] == len(set(above.tolist()) - known)
+
+    def test_it_is_restored_from_its_parameters(self) -> None:
+        model, graph = self.build(), self.graph()
+        saved = {name: array.copy() for name, array in model.parameters.items()}
+        restored = self.kind.restore(model.settings, graph, saved)
+        np.testing.assert_array_equal(restored.scores_of(*graph.test.T), model.scores_of(*graph.test.T))
 
 
 def tail_batch() -> Batch:

@@ -51,20 +51,22 @@ class RelationModel:
         kind = MODELS[settings.name]
         entity = np.zeros((1, kind.entity_columns(settings.dim)), dtype=np.float32)
         rows = np.ascontiguousarray(relations, dtype=np.float32)
-        self.model: Model = kind(settings, entity, rows, np.ones(len(rows), dtype=np.float32))
+        self.model: Model = kind.of_rows(settings, entity, rows)
         self.relations = rows
 
     @property
     def inverts(self) -> bool:
         """Whether the relation row of a pair can be computed from the pair."""
-        return hasattr(self.model, "relation_between")
+        row = self.model.entity[:1]
+        return self.model.relation_between(row, row) is not None
 
     def invert(self, h: Values, t: Values) -> Inferred:
         """r̂ from the pair, such as t − h, then the known relation with the largest cosine (Algorithm 2)."""
-        between: Any = self.model.relation_between  # type: ignore[attr-defined]
         wanted = np.empty((len(h), self.relations.shape[1]), dtype=np.float32)
         for block in _blocks(len(h)):
-            wanted[block] = between(_tensor(h[block]), _tensor(t[block])).numpy()
+            between = self.model.relation_between(_tensor(h[block]), _tensor(t[block]))
+            assert between is not None  # `inverts`
+            wanted[block] = between.numpy()
         matches = nearest(wanted, self.relations)
         return Inferred(matches.places[:, 0], matches.similarity[:, 0])
 

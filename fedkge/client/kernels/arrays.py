@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ids", "Offsets"]
+__all__ = ["Floats", "Ids", "Offsets", "ScoredRows"]
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
+
+
+class ScoredRows(NamedTuple):
+    """The rows that are scored, whatever they were encoded from."""
+
+    entities: Floats  # (entities, w)
+    relations: Floats  # (relations, v); v = 0 where a model has no relations

@@ -13,7 +13,7 @@ __all__ = ["compiled"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PACKAGE = Path(__file__).parent.parent
+_PACKAGE = Path(__file__).parent
 _OPTIONS: dict[str, Any] = {
     # Sums may be reordered, so that they run in vector registers; NaN and infinity keep their meaning.
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},

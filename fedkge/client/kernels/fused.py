@@ -1,4 +1,4 @@
-"""A training step in one compiled call, or in two around a model that asks in torch.
+"""A training step in one compiled call, or in two around a query that torch makes.
 
 Between compiled calls the interpreter's lock is held: clients in other threads would wait for it. Gradients
 are applied a few rows at a time, while they are in the cache. No row is read after it was moved: a row that
@@ -15,8 +15,10 @@ import numpy as np
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
-from fedkge.client.kernels.gradients import Objective, Target, judge
-from fedkge.client.kernels.operators import ask, pull
+from fedkge.client.kernels.corruption import Batch
+from fedkge.client.kernels.descent import Moving, Rule, move
+from fedkge.client.kernels.gradients import Decoder, Objective, Target, judge
+from fedkge.client.kernels.operators import backward, forward
 from fedkge.client.kernels.pairwise import add_both_gradients
 from fedkge.client.kernels.scatter import (
     Pairs,
@@ -27,9 +29,6 @@ from fedkge.client.kernels.scatter import (
     named_rows,
     take_rows,
 )
-from fedkge.client.models.model import Model
-from fedkge.client.training.negatives import Batch
-from fedkge.client.training.optimizers import Moving, Optimizer, Rule, move
 
 __all__ = ["ROWS", "fused_step"]
 
@@ -45,17 +44,26 @@ class Rest(NamedTuple):
     values: Floats  # (a, w) their gradients as candidates
 
 
-def fused_step(model: Model, objective: Objective, optimizer: Optimizer, batch: Batch) -> float:
-    """Move both tables by the gradient of a batch's mean loss, which is returned."""
-    entity, relation = optimizer.moving["entity"], optimizer.moving["relation"]
-    kind, target = int(model.comparison), Target.of(model, objective)
-    rule, dense = optimizer.rule, optimizer.dense
+def fused_step(
+    decoder: Decoder,
+    objective: Objective,
+    rule: Rule,
+    dense: bool,
+    entity: Moving,
+    relation: Moving,
+    batch: Batch,
+) -> float:
+    """Move both tables by the gradient of a batch's mean loss, which is returned.
+
+    `dense` moves rows without a gradient too.
+    """
+    kind, target = int(decoder.comparison), Target.of(decoder, objective)
     ids = (batch.anchors, batch.relations, batch.candidates)
-    if model.turn is not None:
-        turning = (int(model.turn), model.unit, batch.num_tails)
-        return _WHOLE[kind](target, rule, dense, entity, relation, *ids, *turning)
+    if decoder.operator is not None:
+        operation = (int(decoder.operator), decoder.unit, batch.num_tails)
+        return _WHOLE[kind](target, rule, dense, entity, relation, *ids, *operation)
     h, r = take_rows(entity.table, batch.anchors), take_rows(relation.table, batch.relations)
-    queries, back = model.queries(h, r, batch.num_tails)
+    queries, back = decoder.queries(h, r, batch.num_tails)
     loss, rest = _FIRST[kind](target, rule, dense, entity, *ids, queries)
     _finish(rule, dense, entity, relation, batch.relations, rest, *back(rest.at_queries))
     return loss
@@ -150,14 +158,14 @@ def _whole(kind: int) -> Callable[..., float]:
         anchors: Ids,
         relations: Ids,
         candidates: Ids,
-        turn: int,
+        operator: int,
         unit: float,
         num_tails: int,
     ) -> float:
         h, r = take_rows(entity.table, anchors), take_rows(relation.table, relations)
-        factors, queries = ask(turn, unit, h, r, num_tails)
+        factors, queries = forward(operator, unit, h, r, num_tails)
         loss, rest = _begin(kind, target, rule, dense, entity, anchors, relations, candidates, queries)
-        at_h, at_r = pull(turn, unit, h, r, factors, num_tails, rest.at_queries)
+        at_h, at_r = backward(operator, unit, h, r, factors, num_tails, rest.at_queries)
         _finish(rule, dense, entity, relation, relations, rest, at_h, at_r)
         return loss
 

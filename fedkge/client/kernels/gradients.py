@@ -1,36 +1,35 @@
 """A batch in three passes: scores, the slope of the loss at each score, gradients of rows.
 
-Before the last pass stands what every triple asks for (slopes at its candidates, gradients at its anchor and
-relation), so that whatever acts on single triples, such as clipping, acts before any sum. Where nothing does,
-`fused` is faster.
+Before the last pass stands the gradient of every single triple (slopes at its candidates, rows for its anchor
+and relation), so that whatever acts on single triples, such as clipping, acts before any sum.
+Where nothing does, `fused` is faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.corruption import Batch
 from fedkge.client.kernels.losses import Loss, slopes
-from fedkge.client.kernels.operators import ask, pull
+from fedkge.client.kernels.operators import Backward, Operator
 from fedkge.client.kernels.pairwise import (
     candidate_gradients,
     compare_all,
-    compare_pairs,
-    query_gradients,
     sum_query_gradients,
 )
 from fedkge.client.kernels.scatter import Pairs, add_rows, group, in_order, named_rows, take_rows
-from fedkge.client.models.model import Model
-from fedkge.client.training.negatives import Batch
 
 __all__ = [
+    "Decoder",
     "EntitySums",
     "Objective",
     "RelationSums",
@@ -41,6 +40,25 @@ __all__ = [
 ]
 
 _CHUNK = 2**22  # floats of projected candidates held at once
+
+
+class Decoder(Protocol):
+    """What kernels ask of a model that scores by a query and a comparison; see `Model`."""
+
+    scale: Tensor
+
+    @property
+    def projects(self) -> bool: ...
+    @property
+    def operator(self) -> Operator | None: ...
+    @property
+    def comparison(self) -> Comparison: ...
+    @property
+    def unit(self) -> float: ...
+    @property
+    def scored(self) -> ScoredRows: ...
+    def queries(self, h: Floats, r: Floats, num_tails: int, /) -> tuple[Floats, Backward]: ...
+    def project(self, rows: Tensor, r: Tensor, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -61,8 +79,8 @@ class Target(NamedTuple):
     scale: Floats  # (relations,)
 
     @classmethod
-    def of(cls, model: Model, objective: Objective) -> Target:
-        return cls(int(objective.loss), objective.margin, objective.temperature, model.scale.numpy())
+    def of(cls, decoder: Decoder, objective: Objective) -> Target:
+        return cls(int(objective.loss), objective.margin, objective.temperature, decoder.scale.numpy())
 
 
 @dataclass
@@ -85,7 +103,7 @@ class TripleGradients:
     pairs: Pairs  # the candidates by entity
 
     def weigh(self, weights: Floats) -> None:
-        """Multiply everything that triple b asks for by weights[b]."""
+        """Multiply the gradient of triple b by weights[b]."""
         _scale_rows(weights, self.coefficients, self.anchor_rows, self.relation_rows)
         if self.candidate_rows is not None:
             self.candidate_rows *= np.repeat(weights, self.coefficients.shape[1])[:, None]
@@ -148,29 +166,32 @@ class RelationSums:
         return out
 
 
-def triple_gradients(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
-    """Score a batch and find what each triple asks for."""
-    if model.turn is not None and batch.shared is None:
-        return _turned(model, objective, batch)
-    tables = model.tables
-    h, r = take_rows(tables["entity"], batch.anchors), take_rows(tables["relation"], batch.relations)
-    queries, back = model.queries(h, r, batch.num_tails)
-    scale: Floats = model.scale.numpy()[batch.relations]
-    pairs = group(batch.candidates, len(tables["entity"]))
-    if model.projects:
-        scored, candidate_rows, relation_rows = _projected(model, objective, batch, queries, scale)
+def triple_gradients(
+    decoder: Decoder, objective: Objective, batch: Batch, rows: ScoredRows | None = None
+) -> TripleGradients:
+    """Score a batch and find the gradient of each triple at the rows that are scored.
+
+    `rows` are the model's own unless given.
+    """
+    entities, relations = rows = rows or decoder.scored
+    h, r = take_rows(entities, batch.anchors), take_rows(relations, batch.relations)
+    queries, back = decoder.queries(h, r, batch.num_tails)
+    kind, target = int(decoder.comparison), Target.of(decoder, objective)
+    pairs = group(batch.candidates, len(entities))
+    candidate_rows = mapped_relations = None
+    if decoder.projects:
+        scored, candidate_rows, mapped_relations = _projected(decoder, target, batch, queries, rows)
+    elif batch.shared is not None and kind == Comparison.DOT:
+        scored = _score_multiplied(target, queries, entities, batch)
     else:
-        if batch.shared is not None and model.comparison is Comparison.DOT:
-            scored = _score_multiplied(objective, queries, tables["entity"], batch, scale)
-        else:
-            scored = _score(model, objective, queries, tables["entity"], batch.candidates, scale, pairs)
-        candidate_rows, relation_rows = None, None
+        scored = _SCORE[kind](target, entities, batch.relations, batch.candidates, queries, pairs)
     losses, compared, coefficients, at_query = scored
-    anchor_rows, at_r = back(at_query)
-    relation_rows = at_r if relation_rows is None else at_r + relation_rows
+    anchor_rows, relation_rows = back(at_query)
+    if mapped_relations is not None:
+        relation_rows = relation_rows + mapped_relations
     return TripleGradients(
         batch,
-        int(model.comparison),
+        kind,
         losses,
         queries,
         compared,
@@ -180,41 +201,6 @@ def triple_gradients(model: Model, objective: Objective, batch: Batch) -> Triple
         candidate_rows,
         pairs,
     )
-
-
-def _turned(model: Model, objective: Objective, batch: Batch) -> TripleGradients:
-    """The same in one compiled call, where kernels know what the model asks."""
-    assert model.turn is not None
-    kind, target = int(model.comparison), Target.of(model, objective)
-    ids, turning = batch[:3], (int(model.turn), model.unit, batch.num_tails)
-    found = _TURNED[kind](target, *model.tables.values(), *ids, *turning)
-    pairs, losses, queries, compared, coefficients, at_h, at_r = found
-    return TripleGradients(batch, kind, losses, queries, compared, coefficients, at_h, at_r, None, pairs)
-
-
-def _turned_of_kind(kind: int) -> Callable[..., tuple[Pairs, Floats, Floats, Floats, Floats, Floats, Floats]]:
-    @compiled
-    def turned(
-        target: Target,
-        entity: Floats,
-        relation: Floats,
-        anchors: Ids,
-        relations: Ids,
-        candidates: Ids,
-        turn: int,
-        unit: float,
-        num_tails: int,
-    ) -> tuple[Pairs, Floats, Floats, Floats, Floats, Floats, Floats]:
-        h, r = take_rows(entity, anchors), take_rows(relation, relations)
-        factors, queries = ask(turn, unit, h, r, num_tails)
-        pairs = group(candidates, len(entity))
-        compared, coefficients, losses = judge(kind, target, entity, relations, candidates, queries, pairs)
-        at_queries = np.empty_like(queries)
-        sum_query_gradients(kind, queries, entity, in_order(coefficients, pairs), pairs, at_queries)
-        at_h, at_r = pull(turn, unit, h, r, factors, num_tails, at_queries)
-        return pairs, losses, queries, compared, coefficients, at_h, at_r
-
-    return turned
 
 
 @compiled
@@ -244,44 +230,34 @@ def judge(
 Scored = tuple[Floats, Floats, Floats, Floats]
 
 
-def _score(
-    model: Model,
-    objective: Objective,
-    queries: Floats,
-    table: Floats,
-    candidates: Ids,
-    scale: Floats,
-    pairs: Pairs,
-) -> Scored:
-    kind = int(model.comparison)
-    compared = np.full(candidates.shape, np.inf, dtype=np.float32)  # infinity: no candidate
-    compare_pairs(kind, queries, table, pairs, compared)
-    losses, coefficients = _judged(kind, objective, compared, scale)
-    at_query = np.empty_like(queries)
-    query_gradients(kind, queries, table, in_order(coefficients, pairs), pairs, at_query)
-    return losses, compared, coefficients, at_query
+def _score(kind: int) -> Callable[..., Scored]:
+    @compiled
+    def score_of_kind(
+        target: Target, table: Floats, relations: Ids, candidates: Ids, queries: Floats, pairs: Pairs
+    ) -> Scored:
+        compared, coefficients, losses = judge(kind, target, table, relations, candidates, queries, pairs)
+        at_queries = np.empty_like(queries)
+        sum_query_gradients(kind, queries, table, in_order(coefficients, pairs), pairs, at_queries)
+        return losses, compared, coefficients, at_queries
+
+    return score_of_kind
 
 
-def _judged(kind: int, objective: Objective, compared: Floats, scale: Floats) -> tuple[Floats, Floats]:
-    """The losses (b,) of comparisons (b, 1 + n), and their slopes at each."""
-    coefficients = np.empty_like(compared)
-    losses = np.empty(len(compared), dtype=np.float32)
-    numbers = np.float32(objective.margin), np.float32(objective.temperature)
-    slopes(kind, int(objective.loss), *numbers, compared, scale, coefficients, losses)
-    return losses, coefficients
+_SCORE = [_score(int(kind)) for kind in Comparison]  # a model compiles its own and no other
 
 
-def _score_multiplied(
-    objective: Objective, queries: Floats, table: Floats, batch: Batch, scale: Floats
-) -> Scored:
+def _score_multiplied(target: Target, queries: Floats, table: Floats, batch: Batch) -> Scored:
     """Dot products with negatives that all triples share are one matrix product, forwards and backwards."""
-    targets, rows = table[batch.candidates[:, 0]], table[batch.shared]  # (b, w), (n, w)
+    positives, rows = table[batch.candidates[:, 0]], table[batch.shared]  # (b, w), (n, w)
     compared = np.empty(batch.candidates.shape, dtype=np.float32)
-    compared[:, 0] = (queries * targets).sum(axis=1)
+    compared[:, 0] = (queries * positives).sum(axis=1)
     compared[:, 1:] = _product(queries, rows.T)
     compared[batch.candidates < 0] = np.inf
-    losses, coefficients = _judged(int(Comparison.DOT), objective, compared, scale)
-    at_query = coefficients[:, :1] * targets + _product(coefficients[:, 1:], rows)
+    coefficients, losses = np.empty_like(compared), np.empty(len(compared), dtype=np.float32)
+    numbers = np.float32(target.margin), np.float32(target.temperature)
+    scale = target.scale[batch.relations]
+    slopes(int(Comparison.DOT), target.loss, *numbers, compared, scale, coefficients, losses)
+    at_query = coefficients[:, :1] * positives + _product(coefficients[:, 1:], rows)
     return losses, compared, coefficients, at_query
 
 
@@ -302,38 +278,36 @@ def _product(a: Floats, b: Floats) -> Floats:
 
 
 def _projected(
-    model: Model, objective: Objective, batch: Batch, queries: Floats, scale: Floats
+    decoder: Decoder, target: Target, batch: Batch, queries: Floats, scored: ScoredRows
 ) -> tuple[Scored, Floats, Floats]:
     """Chunk by chunk: map the candidates, score them as a table of their own, map the gradients back."""
-    tables = model.tables
+    kind = int(decoder.comparison)
     b, n = batch.candidates.shape
     losses = np.empty(b, dtype=np.float32)
     compared = np.empty((b, n), dtype=np.float32)
     coefficients = np.empty_like(compared)
     at_query = np.empty_like(queries)
-    candidate_rows = np.empty((b * n, tables["entity"].shape[1]), dtype=np.float32)
-    relation_rows = np.empty((b, tables["relation"].shape[1]), dtype=np.float32)
+    candidate_rows = np.empty((b * n, scored.entities.shape[1]), dtype=np.float32)
+    relation_rows = np.empty((b, scored.relations.shape[1]), dtype=np.float32)
     step = max(1, _CHUNK // (n * queries.shape[1]))
     for start in range(0, b, step):
         part = slice(start, min(start + step, b))
-        ids = batch.candidates[part]
-        rows = torch.from_numpy(tables["entity"][ids]).requires_grad_()  # (c, n, w)
-        r = torch.from_numpy(tables["relation"][batch.relations[part]]).requires_grad_()
-        mapped = model.project(rows, r)  # (c, n, query width)
+        ids, relations = batch.candidates[part], batch.relations[part]
+        rows = torch.from_numpy(scored.entities[ids]).requires_grad_()  # (c, n, w)
+        r = torch.from_numpy(scored.relations[relations]).requires_grad_()
+        mapped = decoder.project(rows, r)  # (c, n, query width)
         table: Floats = mapped.detach().numpy().reshape(ids.size, -1)
-        local = np.where(ids < 0, -1, np.arange(ids.size, dtype=np.int32).reshape(ids.shape))
-        pairs = group(local.astype(np.int32), ids.size)
-        scored = _score(model, objective, queries[part], table, local, scale[part], pairs)
-        losses[part], compared[part], coefficients[part], at_query[part] = scored
-        at_mapped = np.empty_like(table)
-        ordered = in_order(scored[2], pairs)
         every = np.arange(ids.size, dtype=np.int32)
-        candidate_gradients(int(model.comparison), queries[part], table, ordered, pairs, every, at_mapped)
+        local = np.where(ids < 0, np.int32(-1), every.reshape(ids.shape))
+        pairs = group(local, ids.size)
+        losses[part], compared[part], coefficients[part], at_query[part] = _SCORE[kind](
+            target, table, relations, local, queries[part], pairs
+        )
+        at_mapped = np.empty_like(table)
+        ordered = in_order(coefficients[part], pairs)
+        candidate_gradients(kind, queries[part], table, ordered, pairs, every, at_mapped)
         slope = torch.from_numpy(at_mapped).view_as(mapped)
         at_rows, at_r = torch.autograd.grad(mapped, (rows, r), slope)
         candidate_rows[part.start * n : part.stop * n] = at_rows.numpy().reshape(ids.size, -1)
         relation_rows[part] = at_r.numpy()
     return (losses, compared, coefficients, at_query), candidate_rows, relation_rows
-
-
-_TURNED = [_turned_of_kind(int(kind)) for kind in Comparison]

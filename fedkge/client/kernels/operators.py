@@ -1,4 +1,4 @@
-"""Ways from an entity row and a relation row to a query and back: move, scale, multiply, rotate."""
+"""What a relation does to an entity row to make a query: keep, move, scale, multiply, rotate."""
 
 from __future__ import annotations
 
@@ -11,50 +11,61 @@ import numpy as np
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.compiled import compiled
 
-__all__ = ["Turn", "ask", "asked", "pull"]
+__all__ = ["Backward", "Operator", "backward", "forward", "query"]
+
+# From gradients at queries (b, w) to gradients at anchor rows and at relation rows, each in its own memory.
+Backward = Callable[[Floats], tuple[Floats, Floats]]
 
 
-class Turn(IntEnum):
-    """What the relation does to a head that asks for tails, and to a tail that asks for heads."""
+class Operator(IntEnum):
+    """How kernels make a query for tails from a head and its relation, and one for heads from a tail."""
 
     MOVE = 0  # h + r, and t − r
     SCALE = 1  # h ∘ r, and t ∘ r
     MULTIPLY = 2  # complex numbers, the real parts first: h ∘ r, and t ∘ r̄
     ROTATE = 3  # complex numbers by phases r · unit, and back
+    KEEP = 4  # h, and t: the relation says nothing
 
 
-_MOVE, _SCALE, _MULTIPLY, _ROTATE = (int(turn) for turn in Turn)
+_MOVE, _SCALE, _MULTIPLY, _ROTATE, _KEEP = (int(operator) for operator in Operator)
 _QUARTER = pi / 2
 
 
-def asked(
-    turn: Turn, unit: float, rows: Floats, relations: Floats, num_tails: int
-) -> tuple[Floats, Callable[[Floats], tuple[Floats, Floats]]]:
-    """Queries of a batch, for tails first, then for heads; and what takes gradients at them back."""
-    factors, queries = ask(int(turn), unit, rows, relations, num_tails)
+def query(
+    operator: Operator, unit: float, rows: Floats, relations: Floats, num_tails: int
+) -> tuple[Floats, Backward]:
+    """Queries (b, w) of a batch, for tails first, then for heads; and their backward pass."""
+    factors, queries = forward(int(operator), unit, rows, relations, num_tails)
 
     def back(slopes: Floats) -> tuple[Floats, Floats]:
-        return pull(int(turn), unit, rows, relations, factors, num_tails, slopes)
+        return backward(int(operator), unit, rows, relations, factors, num_tails, slopes)
 
     return queries, back
 
 
 @compiled
-def ask(turn: int, unit: float, rows: Floats, relations: Floats, num_tails: int) -> tuple[Floats, Floats]:
+def forward(
+    operator: int, unit: float, rows: Floats, relations: Floats, num_tails: int
+) -> tuple[Floats, Floats]:
     """What complex rows are multiplied with (nothing otherwise), and queries (b, w)."""
     queries = np.empty_like(rows)
     half = rows.shape[1] // 2
-    factors = np.empty((rows.shape[0] if turn >= _MULTIPLY else 0, rows.shape[1]), dtype=np.float32)
+    factors = np.empty(
+        (rows.shape[0] if operator in (_MULTIPLY, _ROTATE) else 0, rows.shape[1]), dtype=np.float32
+    )
     for b in range(rows.shape[0]):
         sign = np.float32(1) if b < num_tails else np.float32(-1)
-        if turn == _MOVE:
+        if operator == _MOVE:
             for k in range(rows.shape[1]):
                 queries[b, k] = rows[b, k] + sign * relations[b, k]
-        elif turn == _SCALE:
+        elif operator == _SCALE:
             for k in range(rows.shape[1]):
                 queries[b, k] = rows[b, k] * relations[b, k]
+        elif operator == _KEEP:
+            for k in range(rows.shape[1]):
+                queries[b, k] = rows[b, k]
         else:
-            if turn == _MULTIPLY:
+            if operator == _MULTIPLY:
                 for k in range(half):
                     factors[b, k], factors[b, half + k] = relations[b, k], sign * relations[b, half + k]
             else:
@@ -65,8 +76,14 @@ def ask(turn: int, unit: float, rows: Floats, relations: Floats, num_tails: int)
 
 
 @compiled
-def pull(
-    turn: int, unit: float, rows: Floats, relations: Floats, factors: Floats, num_tails: int, slopes: Floats
+def backward(
+    operator: int,
+    unit: float,
+    rows: Floats,
+    relations: Floats,
+    factors: Floats,
+    num_tails: int,
+    slopes: Floats,
 ) -> tuple[Floats, Floats]:
     """From gradients at queries to gradients at rows and relations."""
     at_rows, at_relations = np.empty_like(rows), np.empty_like(relations)
@@ -74,16 +91,21 @@ def pull(
     at_factors = np.empty((1, rows.shape[1]), dtype=np.float32)
     for b in range(rows.shape[0]):
         sign = np.float32(1) if b < num_tails else np.float32(-1)
-        if turn == _MOVE:
+        if operator == _MOVE:
             for k in range(rows.shape[1]):
                 at_rows[b, k], at_relations[b, k] = slopes[b, k], sign * slopes[b, k]
-        elif turn == _SCALE:
+        elif operator == _SCALE:
             for k in range(rows.shape[1]):
                 at_rows[b, k] = slopes[b, k] * relations[b, k]
                 at_relations[b, k] = slopes[b, k] * rows[b, k]
+        elif operator == _KEEP:
+            for k in range(rows.shape[1]):
+                at_rows[b, k] = slopes[b, k]
+            for k in range(relations.shape[1]):
+                at_relations[b, k] = 0
         else:
             _multiply(slopes, factors, np.float32(-1), b, at_rows)
-            if turn == _MULTIPLY:
+            if operator == _MULTIPLY:
                 _multiply(slopes, rows, np.float32(-1), b, at_relations)
                 for k in range(half):
                     at_relations[b, half + k] *= sign

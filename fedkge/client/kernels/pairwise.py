@@ -21,7 +21,6 @@ __all__ = [
     "add_both_gradients",
     "candidate_gradients",
     "compare_all",
-    "compare_pairs",
     "query_gradients",
     "sum_query_gradients",
 ]
@@ -29,11 +28,6 @@ __all__ = [
 _ZERO = np.float32(0)
 _TINY = np.float32(1e-30)  # keeps 0 / 0 away, and changes no other float32
 _DOT, _L1, _L2, _MODULUS = (int(kind) for kind in Comparison)
-
-
-def compare_pairs(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
-    """out.ravel()[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
-    _COMPARE[kind](queries, table, pairs, out.ravel())
 
 
 def query_gradients(
@@ -55,7 +49,7 @@ def candidate_gradients(
 
 @compiled
 def compare_all(kind: int, queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
-    """`compare_pairs` for kernels, into a flat array."""
+    """out[places[p]] = comparison of queries[owners[p]] with the row that pair p belongs to."""
     starts, places, owners = pairs
     span = table.shape[1] // 2 if kind == _MODULUS else table.shape[1]
     whole = span - span % LANES
@@ -415,14 +409,6 @@ def _both_of_modulus(
 # A kernel per comparison, so that a model compiles its own and no other.
 
 
-def _compare(kind: int) -> Callable[[Floats, Floats, Pairs, Floats], None]:
-    @compiled
-    def compare_of_kind(queries: Floats, table: Floats, pairs: Pairs, out: Floats) -> None:
-        compare_all(kind, queries, table, pairs, out)
-
-    return compare_of_kind
-
-
 def _at_queries(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Floats], None]:
     @compiled
     def at_queries(queries: Floats, table: Floats, weights: Floats, pairs: Pairs, out: Floats) -> None:
@@ -441,6 +427,5 @@ def _at_candidates(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Ids, F
     return at_candidates
 
 
-_COMPARE = [_compare(int(kind)) for kind in Comparison]
 _AT_QUERIES = [_at_queries(int(kind)) for kind in Comparison]
 _AT_CANDIDATES = [_at_candidates(int(kind)) for kind in Comparison]

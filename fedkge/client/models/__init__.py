@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
-from fedkge.client.models.model import Model
+from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 from fedkge.plugins import Registry
 
-__all__ = ["MODELS", "Model", "build_model"]
+__all__ = ["MODELS", "Encoded", "Keys", "Model", "TableSpec", "build_model"]
 
 MODELS: Registry[type[Model]] = Registry(
     "model",
@@ -29,6 +29,11 @@ MODELS: Registry[type[Model]] = Registry(
 )
 
 
-def build_model(settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Model:
-    """The model of the settings, with rows for a graph; the same label gets the same row everywhere."""
+def build_model(settings: ModelSettings, graph: KnowledgeGraph, seed: int | Keys) -> Model:
+    """The model of the settings, with rows for a graph.
+
+    Args:
+        seed: initial values come from it and from labels, so a label gets the same row everywhere; or a
+            function from the name of a table or of weights to the key that its initial values come from.
+    """
     return MODELS[settings.name].build(settings, graph, seed)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkge.client.kernels.comparisons import Comparison
-from fedkge.client.kernels.operators import Turn
+from fedkge.client.kernels.operators import Operator
 from fedkge.client.models.model import Model
 
 __all__ = ["RESCAL", "ComplEx", "DistMult", "QuatE"]
@@ -44,7 +44,7 @@ class RESCAL(Similarity):
 class DistMult(Similarity):
     """⟨h, r, t⟩ (Yang et al., 2015)."""
 
-    turn = Turn.SCALE
+    operator = Operator.SCALE
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return (h * r * t).sum(-1)
@@ -61,7 +61,7 @@ class ComplEx(Similarity):
 
     entity_width = 2
     relation_width = 2
-    turn = Turn.MULTIPLY
+    operator = Operator.MULTIPLY
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         (a, b), (c, d), (e, f) = (x.chunk(2, dim=-1) for x in (h, r, t))

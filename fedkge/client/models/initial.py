@@ -1,4 +1,4 @@
-"""Initial rows that depend on the seed and the label alone.
+"""Initial values of parameters: a row depends on the key of its table and on its label alone.
 
 Two clients that hold the same entity under different row numbers start from the same row, without a word.
 """
@@ -12,12 +12,21 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
 
-__all__ = ["uniform_rows"]
+__all__ = ["generator_of", "seed_key", "uniform_rows"]
 
 
-def uniform_rows(seed: int, table: str, labels: Sequence[str], width: int) -> Floats:
-    """Uniform numbers in (0, 1), one row of that width per label."""
-    key = blake2b(f"{seed}/{table}".encode(), digest_size=32).digest()
+def seed_key(seed: int, name: str) -> bytes:
+    """The key of a parameter that all who know the seed start alike."""
+    return blake2b(f"{seed}/{name}".encode(), digest_size=32).digest()
+
+
+def generator_of(key: bytes) -> np.random.Generator:
+    """For initial values that belong to no label."""
+    return np.random.default_rng(np.frombuffer(blake2b(key, digest_size=32).digest(), dtype=np.uint32))
+
+
+def uniform_rows(key: bytes, labels: Sequence[str], width: int) -> Floats:
+    """Uniform numbers in (0, 1), one row of that width per label; a key has at most 64 bytes."""
     digests = b"".join(blake2b(label.encode(), digest_size=8, key=key).digest() for label in labels)
     states = np.frombuffer(digests, dtype="<u8")[:, None]  # (n, 1)
     rows = np.empty((len(labels), width), dtype=np.float32)

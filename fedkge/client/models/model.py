@@ -1,59 +1,213 @@
-"""The contract of an embedding model: two tables, a query, a comparison."""
+"""The contract of a model: named parameters, an encoder that makes rows of them, a decoder that scores rows.
+
+A shallow model declares the widths of its rows and a query; everything else has a default. An encoder
+overrides `encode`, and where it needs them `weight_shapes` and `prepare`. A decoder that no query can write
+down overrides `score` alone.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
 from fedkge.client.kernels.comparisons import Comparison, compare
-from fedkge.client.kernels.operators import Turn, asked
-from fedkge.client.models.initial import uniform_rows
+from fedkge.client.kernels.operators import Backward, Operator, query
+from fedkge.client.models.initial import generator_of, seed_key, uniform_rows
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.experiment import ModelSettings
+from fedkge.errors import DataError, SettingError
+from fedkge.experiment import ModelSettings, NoOptions, Settings
 
-__all__ = ["Model", "Pull"]
+__all__ = ["Encoded", "Keys", "Model", "TableSpec"]
 
-Pull = Callable[
-    [Floats], tuple[Floats, Floats]
-]  # gradients at queries to gradients at h and r, each its own memory
+Keys = Callable[[str], bytes]  # the name of a table or of weights to the key of its initial values
+_QUERIES = ("query_tail", "query_head", "queries")
+
+
+class TableSpec(NamedTuple):
+    """A table has a row of this width for each label of a vocabulary."""
+
+    vocabulary: str  # "entity" or "relation"
+    width: int
+
+
+class Encoded(NamedTuple):
+    """The rows that are scored."""
+
+    entities: Tensor  # (entities, w)
+    relations: Tensor  # (relations, v); v = 0 where a model has no relations
 
 
 class Model(ABC):
-    """A query built from one entity and a relation, compared with every candidate for the other place.
+    """Named parameters, `encode` and `score`, and for the kernels a query with what it is compared by.
 
-    Both tables are float32 torch tensors; kernels see the same memory as numpy arrays.
+    Parameters are float32 torch tensors, `model["name"]`; kernels and messages see the same memory as numpy
+    arrays. A query must depend on its two rows alone: weights belong into `encode`, or into the `score` of a
+    model without queries.
     """
 
-    entity_width: ClassVar[int] = 1  # entity rows are this many times dim wide
+    entity_width: ClassVar[int] = 1  # entity rows are this many times dim wide; 0: there is no such table
     relation_width: ClassVar[int] = 1
+    entity_table: ClassVar[str] = "entity"  # the tables that are scored where nothing is encoded
+    relation_table: ClassVar[str] = "relation"
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
-    turn: ClassVar[Turn | None] = None  # what its two queries do, if kernels know it
+    operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
+    Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]
+    has_encoder: ClassVar[bool] = False  # whether `encode` is more than taking the tables
+    has_query: ClassVar[bool] = False  # whether it scores by a query and a comparison
 
     def __init_subclass__(cls) -> None:
-        """A model that asks another way than the one whose turn it has does not turn so."""
+        """A subclass that overrides a query loses its parent's fused operator."""
         super().__init_subclass__()
-        turning = next(each for each in cls.__mro__ if "turn" in vars(each))
-        asking = ("query_tail", "query_head", "queries")
-        if any(getattr(cls, name) is not getattr(turning, name) for name in asking):
-            cls.turn = None
+        owner = next(parent for parent in cls.__mro__ if "operator" in vars(parent))
+        if any(getattr(cls, name) is not getattr(owner, name) for name in _QUERIES):
+            cls.operator = None
+        cls.has_encoder = cls.encode is not Model.encode
+        cls.has_query = all(getattr(cls, name) is not getattr(Model, name) for name in _QUERIES[:2])
 
-    def __init__(self, settings: ModelSettings, entity: Floats, relation: Floats, scale: Floats) -> None:
+    def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
         self.settings = settings
-        self.entity, self.relation = _as_kernels_read(entity), _as_kernels_read(relation)
+        self.options = self.options_of(settings)
+        self.specs = self.table_specs(settings)
         self.scale = _as_kernels_read(scale)  # (relations,) a positive factor on every score
+        self._tensors = {name: _as_kernels_read(array) for name, array in parameters.items()}
+        self._buffers: Mapping[str, Tensor] = {}
+
+    # Parameters.
 
     @classmethod
-    def build(cls, settings: ModelSettings, graph: KnowledgeGraph, seed: int) -> Self:
-        """A model for a graph; rows come from the seed and the labels."""
-        entity = cls.initial_entities(settings, graph.entity_labels, seed)
-        relation = cls.initial_relations(settings, graph.relation_labels, seed)
-        return cls(settings, entity, relation, cls.relation_scale(graph))
+    def table_specs(cls, settings: ModelSettings) -> dict[str, TableSpec]:
+        """The tables by name; by default one of entities and one of relations, unless its width is 0."""
+        tables = {
+            cls.entity_table: TableSpec("entity", cls.entity_columns(settings.dim)),
+            cls.relation_table: TableSpec("relation", cls.relation_columns(settings.dim)),
+        }
+        return {name: spec for name, spec in tables.items() if spec.width > 0}
+
+    @classmethod
+    def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:
+        """The shapes of the arrays that belong to the model itself, by name."""
+        del settings, graph
+        return {}
+
+    def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
+        """Named buffers: what the encoder needs of the client's own graph, neither trained nor shared."""
+        del graph
+        return {}
+
+    @classmethod
+    def build(cls, settings: ModelSettings, graph: KnowledgeGraph, seed: int | Keys) -> Self:
+        """A new model for a graph; rows depend on the key of their table and the label alone."""
+        keys = seed if callable(seed) else (lambda name: seed_key(seed, name))
+        labels = {"entity": graph.entity_labels, "relation": graph.relation_labels}
+        parameters = {
+            name: cls.initial_table(name, labels[spec.vocabulary], settings, keys(name))
+            for name, spec in cls.table_specs(settings).items()
+        }
+        for name, shape in cls.weight_shapes(settings, graph).items():
+            parameters[name] = cls.initial_weights(name, shape, generator_of(keys(name)))
+        return cls.restore(settings, graph, parameters)
+
+    @classmethod
+    def restore(
+        cls, settings: ModelSettings, graph: KnowledgeGraph, parameters: Mapping[str, Floats]
+    ) -> Self:
+        """A model of saved parameters for the graph that they were trained on."""
+        counts = {"entity": graph.num_entities, "relation": graph.num_relations}
+        shapes: dict[str, tuple[int, ...]] = {
+            name: (counts[spec.vocabulary], spec.width) for name, spec in cls.table_specs(settings).items()
+        }
+        shapes |= cls.weight_shapes(settings, graph)
+        for name, shape in shapes.items():
+            if name not in parameters:
+                raise DataError(
+                    f"no {name} among {', '.join(parameters)}; {cls.__name__} has such a parameter"
+                )
+            if parameters[name].shape != shape:
+                raise DataError(
+                    f"{name} has shape {parameters[name].shape}, where {graph.name} and {cls.__name__} with "
+                    f"dim = {settings.dim} have {shape}"
+                )
+        model = cls(settings, {name: parameters[name] for name in shapes}, cls.relation_scale(graph))
+        model._buffers = model.prepare(graph)
+        return model
+
+    @classmethod
+    def of_rows(cls, settings: ModelSettings, entities: Floats, relations: Floats) -> Self:
+        """A model of which only rows are known, (n, w) and (m, v); its scores are not scaled."""
+        if cls.has_encoder:
+            raise SettingError(
+                f"the rows that {cls.__name__} scores come out of an encoder, whose inputs were never sent"
+            )
+        rows = {cls.entity_table: entities, cls.relation_table: relations}
+        given = {name: rows[name] for name in cls.table_specs(settings)}
+        return cls(settings, given, np.ones(len(relations), dtype=np.float32))
+
+    def bind(self, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor] | None = None) -> Self:
+        """The same model with other tensors as parameters: on another device, or such that have gradients."""
+        bound = copy(self)
+        bound._tensors = dict(tensors)
+        bound._buffers = self._buffers if buffers is None else buffers
+        return bound
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A table, weights or a buffer."""
+        return self._tensors[name] if name in self._tensors else self._buffers[name]
+
+    @property
+    def parameters(self) -> dict[str, Floats]:
+        """All that is trained, tables first, as writable numpy views."""
+        return {name: tensor.numpy() for name, tensor in self._tensors.items()}
+
+    @property
+    def tables(self) -> dict[str, Floats]:
+        """The parameters whose rows belong to labels, each (labels, width)."""
+        return {name: self._tensors[name].numpy() for name in self.specs}
+
+    @property
+    def weights(self) -> dict[str, Floats]:
+        """The parameters that belong to the model itself."""
+        return {name: array for name, array in self.parameters.items() if name not in self.specs}
+
+    @property
+    def rows(self) -> dict[str, Floats]:
+        """Every parameter as rows (n, w) of the same memory: what optimisers move and what travels."""
+        return {name: array.reshape(_row_count(array), -1) for name, array in self.parameters.items()}
+
+    @property
+    def buffers(self) -> Mapping[str, Tensor]:
+        return self._buffers
+
+    # Encoder.
+
+    def encode(self) -> Encoded:
+        """The rows that are scored; by default the two tables themselves."""
+        if self.relation_table in self._tensors:
+            return Encoded(self[self.entity_table], self[self.relation_table])
+        return Encoded(self[self.entity_table], torch.empty(len(self.scale), 0))
+
+    @property
+    def scored(self) -> ScoredRows:
+        """`encode()` for kernels."""
+        return ScoredRows(*(rows.detach().contiguous().numpy() for rows in self.encode()))
+
+    @property
+    def entity(self) -> Tensor:
+        """The entity rows that are scored; of a model without an encoder, the table itself."""
+        return self.encode().entities
+
+    @property
+    def relation(self) -> Tensor:
+        """The relation rows that are scored."""
+        return self.encode().relations
+
+    # Decoder.
 
     @property
     def comparison(self) -> Comparison:
@@ -63,74 +217,87 @@ class Model(ABC):
     @property
     def shift(self) -> float:
         """What losses add to a score: distances are compared with the margin, similarities with zero."""
-        return 0.0 if self.comparison is Comparison.DOT else self.settings.margin
+        if not self.has_query or self.comparison is Comparison.DOT:
+            return 0.0
+        return self.settings.margin
 
     @property
     def unit(self) -> float:
         """The angle that a relation row's 1 stands for, where it holds phases."""
         return 1.0
 
-    @property
-    def tables(self) -> dict[str, Floats]:
-        """The trained tables as numpy views."""
-        return {"entity": self.entity.numpy(), "relation": self.relation.numpy()}
-
     @abstractmethod
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        """How true a triple of rows is, as its paper writes it; higher is truer."""
+        """How true a triple of rows is, as its paper writes it; higher is truer.
 
-    @abstractmethod
+        Args:
+            h, r, t: (..., width) rows whose leading dimensions broadcast.
+        """
+
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         """What a fitting tail looks like: (b, width), (b, width) to (b, width)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
         """What a fitting head looks like."""
+        raise NotImplementedError
 
-    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Pull]:
-        """Queries of a batch, for tails first, then for heads; and what takes gradients at them back.
+    def queries(self, h: Floats, r: Floats, num_tails: int) -> tuple[Floats, Backward]:
+        """Queries of a batch, for tails first, then for heads; and their backward pass.
 
-        Torch finds the way back where kernels do not know it.
+        Torch differentiates those that kernels do not know.
         """
-        if self.turn is not None:
-            return asked(self.turn, self.unit, h, r, num_tails)
+        if self.operator is not None:
+            return query(self.operator, self.unit, h, r, num_tails)
         rows = [torch.from_numpy(side).requires_grad_() for side in (h, r)]
         parts = []
         if num_tails > 0:
             parts.append(self.query_tail(*(side[:num_tails] for side in rows)))
         if num_tails < len(h):
             parts.append(self.query_head(*(side[num_tails:] for side in rows)))
-        query = torch.cat(parts)
+        made = torch.cat(parts)
 
-        def pull(slopes: Floats) -> tuple[Floats, Floats]:
-            at_h, at_r = torch.autograd.grad(query, rows, torch.from_numpy(slopes))
+        def backward(slopes: Floats) -> tuple[Floats, Floats]:
+            at_h, at_r = torch.autograd.grad(made, rows, torch.from_numpy(slopes), materialize_grads=True)
             return _owned(at_h), _owned(at_r)
 
-        return query.detach().numpy(), pull
+        return made.detach().numpy(), backward
 
     def project(self, rows: Tensor, r: Tensor) -> Tensor:
         """Candidates as the relation sees them: (b, n, width), (b, width) to (b, n, query width)."""
         del r
         return rows
 
-    def scores_of(self, h: Ids, r: Ids, t: Ids) -> Floats:
-        """The scores of triples given by row numbers, in plain torch."""
-        triple = (self.entity[_index(h)], self.relation[_index(r)], self.entity[_index(t)])
-        scores: Floats = (self.score(*triple) * self.scale[_index(r)]).numpy()
+    def relation_between(self, h: Tensor, t: Tensor) -> Tensor | None:
+        """The relation rows (b, v) that fit pairs of rows (b, w) best; None where a model cannot say."""
+        del h, t
+        return None
+
+    def scores_of(self, h: Ids, r: Ids, t: Ids, encoded: Encoded | None = None) -> Floats:
+        """The scores of triples given by row numbers, in plain torch; rows are encoded unless given."""
+        entities, relations = encoded or self.encode()
+        triple = (entities[_index(h)], relations[_index(r)], entities[_index(t)])
+        scores: Floats = (self.score(*triple) * self.scale[_index(r)]).detach().numpy()
         return scores
 
     def distance(self, query: Tensor, candidate: Tensor) -> Tensor:
         return compare(self.comparison, query, candidate)
 
-    @classmethod
-    def initial_entities(cls, settings: ModelSettings, labels: Sequence[str], seed: int) -> Floats:
-        uniform = uniform_rows(seed, "entity", labels, cls.entity_columns(settings.dim))
-        return cls.spread(uniform, settings)
+    # Initial values.
 
     @classmethod
-    def initial_relations(cls, settings: ModelSettings, labels: Sequence[str], seed: int) -> Floats:
-        uniform = uniform_rows(seed, "relation", labels, cls.relation_columns(settings.dim))
-        return cls.spread(uniform, settings)
+    def initial_table(cls, name: str, labels: Sequence[str], settings: ModelSettings, key: bytes) -> Floats:
+        """The first rows of a table, (labels, width)."""
+        return cls.spread(uniform_rows(key, labels, cls.table_specs(settings)[name].width), settings)
+
+    @classmethod
+    def initial_weights(cls, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        """The first weights: zeros for vectors, otherwise as Glorot and Bengio (2010) draw them."""
+        del name
+        if len(shape) < 2:
+            return np.zeros(shape, dtype=np.float32)
+        bound = np.sqrt(6 / (shape[-2] + shape[-1]))
+        return rng.uniform(-bound, bound, shape).astype(np.float32)
 
     @classmethod
     def entity_columns(cls, dim: int) -> int:
@@ -149,6 +316,16 @@ class Model(ABC):
     def relation_scale(cls, graph: KnowledgeGraph) -> Floats:
         return np.ones(graph.num_relations, dtype=np.float32)
 
+    @classmethod
+    def options_of(cls, settings: ModelSettings) -> Any:
+        """The options of its own, an object of the class `Options`."""
+        if settings.options and cls.Options is NoOptions:
+            raise SettingError(f"model.options.{next(iter(settings.options))}: {cls.__name__} has no options")
+        try:
+            return cls.Options(**settings.options)
+        except SettingError as error:
+            raise SettingError(f"model.options.{error}") from None
+
 
 def initial_range(settings: ModelSettings) -> float:
     return (settings.margin + 2) / settings.dim
@@ -157,6 +334,10 @@ def initial_range(settings: ModelSettings) -> float:
 def _as_kernels_read(rows: Floats) -> Tensor:
     """The same memory where it is float32, row after row."""
     return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def _row_count(array: Floats) -> int:
+    return len(array) if array.ndim > 1 else 1
 
 
 def _owned(rows: Tensor) -> Floats:

@@ -1,4 +1,4 @@
-"""Models that turn a head by its relation: RotatE."""
+"""Models that rotate a head by its relation: RotatE."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedkge.client.kernels.comparisons import Comparison
-from fedkge.client.kernels.operators import Turn
+from fedkge.client.kernels.operators import Operator
 from fedkge.client.models.model import Model, initial_range
 
 __all__ = ["RotatE"]
@@ -22,7 +22,7 @@ class RotatE(Model):
     """
 
     entity_width = 2
-    turn = Turn.ROTATE
+    operator = Operator.ROTATE
 
     @property
     def comparison(self) -> Comparison:
@@ -34,14 +34,14 @@ class RotatE(Model):
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         a, b = h.chunk(2, dim=-1)
-        turned = torch.complex(a, b) * torch.polar(torch.ones_like(r), r * self.unit)
-        return -(turned - torch.complex(*t.chunk(2, dim=-1))).abs().sum(-1)
+        rotated = torch.complex(a, b) * torch.polar(torch.ones_like(r), r * self.unit)
+        return -(rotated - torch.complex(*t.chunk(2, dim=-1))).abs().sum(-1)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
-        return _turn(h, r * self.unit)
+        return _rotated(h, r * self.unit)
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
-        return _turn(t, -r * self.unit)
+        return _rotated(t, -r * self.unit)
 
     def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
         """The relation row that fits a pair best: the phase of t / h."""
@@ -49,7 +49,7 @@ class RotatE(Model):
         return torch.remainder(phase + pi, 2 * pi).sub(pi) / self.unit
 
 
-def _turn(rows: Tensor, phase: Tensor) -> Tensor:
+def _rotated(rows: Tensor, phase: Tensor) -> Tensor:
     a, b = rows.chunk(2, dim=-1)
     cosine, sine = phase.cos(), phase.sin()
     return torch.cat([a * cosine - b * sine, a * sine + b * cosine], dim=-1)

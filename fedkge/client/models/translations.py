@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.comparisons import length
-from fedkge.client.kernels.operators import Turn
+from fedkge.client.kernels.operators import Operator
 from fedkge.client.models.initial import uniform_rows
 from fedkge.client.models.model import Model
 from fedkge.datasets.graph import KnowledgeGraph
@@ -23,7 +23,7 @@ __all__ = ["TransE", "TransH", "TransM", "TransR"]
 class TransE(Model):
     """−‖h + r − t‖ (Bordes et al., 2013)."""
 
-    turn = Turn.MOVE
+    operator = Operator.MOVE
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return -length(h + r - t, self.settings.norm)
@@ -92,9 +92,11 @@ class TransR(Model):
         return dim + dim * dim
 
     @classmethod
-    def initial_relations(cls, settings: ModelSettings, labels: Sequence[str], seed: int) -> Floats:
+    def initial_table(cls, name: str, labels: Sequence[str], settings: ModelSettings, key: bytes) -> Floats:
         """M starts as the identity, as its authors start it."""
-        translation = cls.spread(uniform_rows(seed, "relation", labels, settings.dim), settings)
+        if name != cls.relation_table:
+            return super().initial_table(name, labels, settings, key)
+        translation = cls.spread(uniform_rows(key, labels, settings.dim), settings)
         identity = np.eye(settings.dim, dtype=np.float32).reshape(1, -1).repeat(len(labels), axis=0)
         return np.concatenate([translation, identity], axis=1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.kernels.compiled import compiled
 from fedkge.client.kernels.gradients import Objective, TripleGradients, triple_gradients
+from fedkge.client.kernels.lengths import clipping_weights
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.norms import triple_norms
 from fedkge.client.training.negatives import NegativeSampler
@@ -24,23 +24,9 @@ def clip(gradients: TripleGradients, norms: Floats, bound: float, share: float =
     A triple whose gradient is not finite is left out: it could not be shortened.
     """
     weights = np.empty_like(norms)
-    if _weights(norms, bound / _SLACK, share, weights):
+    if clipping_weights(norms, bound / _SLACK, share, weights):
         _silence(gradients, ~np.isfinite(norms))
     gradients.weigh(weights)
-
-
-@compiled
-def _weights(norms: Floats, bound: float, share: float, out: Floats) -> int:
-    """What to multiply each triple by; returns how many norms are not finite."""
-    broken = 0
-    for b in range(norms.shape[0]):
-        norm = np.float64(norms[b])
-        if abs(norm) < np.inf:
-            out[b] = share if norm <= bound else share * bound / norm
-        else:  # infinite, or not a number
-            out[b] = 0
-            broken += 1
-    return broken
 
 
 def percentile(norms: Floats, share: float) -> float:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from math import expm1
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
-from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.gaussian import Debts, collect_debts
 from fedkge.client.privacy.normals import Keystream
 from fedkge.client.training.negatives import Batch
 from fedkge.client.training.optimizers import Optimizer
@@ -19,9 +18,6 @@ __all__ = ["BLOCK", "DenseNoise", "LazyNoise", "choose_noise"]
 
 BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until they are noised and applied
 _WORTH = 0.5  # lazy noise saves if a step reads less than this share of the entities
-
-Debts = NDArray[np.float64]
-Marks = NDArray[np.bool_]
 
 
 class DenseNoise:
@@ -85,7 +81,7 @@ class LazyNoise(DenseNoise):
         paid, named = self.paid[name], self._named[name]
         rows = np.empty(min(len(first) + len(second), len(paid)) + 1, dtype=np.int32)
         since = np.empty(len(rows))
-        count = _collect(first, second, paid, self.variance, named, rows, since)
+        count = collect_debts(first, second, paid, self.variance, named, rows, since)
         self._pay(name, rows[:count], since[:count])
 
     def _pay(self, name: str, rows: Ids, since: Debts) -> None:
@@ -113,25 +109,3 @@ def choose_noise(
     if dp.noise == "lazy" or (dp.noise == "auto" and exact and saves):
         return LazyNoise(stream, tables), ""
     return DenseNoise(stream), ""
-
-
-@compiled
-def _collect(
-    first: Ids, second: Ids, paid: Debts, variance: float, named: Marks, rows: Ids, since: Debts
-) -> int:
-    """The rows in either list that owe something, and up to where they were paid; now they are paid.
-
-    They come in ascending order, so that the memory they lie in is walked through once.
-    """
-    for ids in (first, second):
-        for i in range(ids.shape[0]):
-            if ids[i] >= 0:
-                named[ids[i]] = True
-    count = 0
-    for row in range(named.shape[0]):  # written always, and kept if it owes: a branch would be mispredicted
-        owes = named[row] and paid[row] < variance
-        rows[count], since[count] = row, paid[row]
-        paid[row] = variance if owes else paid[row]
-        count += int(owes)
-        named[row] = False
-    return count

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
-from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.gaussian import Words, box_muller, box_muller_rows
 from fedkge.crypto.masks import STREAMS, fastest_stream
 from fedkge.errors import SettingError
 
@@ -21,10 +21,7 @@ __all__ = ["SECRET_BYTES", "Keystream", "derived"]
 SECRET_BYTES = 32
 _CHUNK_BYTES = 1 << 18  # words and the numbers that they become stay in the second-level cache
 _SLACK_BYTES = 16  # the cipher wants room for one more block
-_QUARTER = np.int32(1 << 30)  # of a turn
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
-
-Words = NDArray[np.int32]
 
 
 def derived(secret: bytes, *purpose: str | bytes) -> bytes:
@@ -61,7 +58,7 @@ class Keystream:
             part = flat[start : start + step]
             pairs = -(-part.size // 2)
             words = self._words(2 * pairs)
-            _box_muller(words[:pairs], words[pairs:], np.float32(deviation), part[:pairs], part[pairs:])
+            box_muller(words[:pairs], words[pairs:], np.float32(deviation), part[:pairs], part[pairs:])
 
     def add_to_rows(self, table: Floats, rows: Ids, deviations: Floats) -> None:
         """Add independent normal numbers to some rows of a table, of one deviation per row."""
@@ -72,7 +69,7 @@ class Keystream:
             pairs = -(-len(rows[part]) // 2) * width
             words = self._words(2 * pairs)
             halves = words[:pairs].reshape(-1, width), words[pairs:].reshape(-1, width)
-            _box_muller_rows(*halves, table, rows[part], deviations[part])
+            box_muller_rows(*halves, table, rows[part], deviations[part])
 
     def _words(self, count: int) -> Words:
         """The next words, until the next call."""
@@ -93,62 +90,3 @@ class Keystream:
         self._following = derived(key, "following")
         self._cipher = STREAMS[fastest_stream()](derived(key, "stream"))
         self._left = self._bytes_per_key
-
-
-@compiled
-def _box_muller_rows(first: Words, second: Words, table: Floats, rows: Ids, deviations: Floats) -> None:
-    """The two numbers of a pair of words go to two rows; the last row is alone where the count is odd."""
-    half = first.shape[0]
-    for i in range(rows.shape[0] - half):
-        left, right = rows[i], rows[half + i]
-        for k in range(table.shape[1]):
-            radius = _radius(first[i, k])
-            table[left, k] += deviations[i] * radius * _cosine(second[i, k])
-            table[right, k] += deviations[half + i] * radius * _cosine(np.int32(second[i, k] - _QUARTER))
-    for i in range(rows.shape[0] - half, half):
-        for k in range(table.shape[1]):
-            table[rows[i], k] += deviations[i] * _radius(first[i, k]) * _cosine(second[i, k])
-
-
-@compiled
-def _box_muller(first: Words, second: Words, deviation: np.float32, left: Floats, right: Floats) -> None:
-    """Two words add two normal numbers (Box and Muller, 1958), all in vector registers."""
-    for i in range(right.shape[0]):
-        radius = deviation * _radius(first[i])
-        left[i] += radius * _cosine(second[i])
-        right[i] += radius * _cosine(np.int32(second[i] - _QUARTER))
-    for i in range(right.shape[0], left.shape[0]):  # one more where the count is odd
-        left[i] += deviation * _radius(first[i]) * _cosine(second[i])
-
-
-@compiled
-def _radius(word: np.int32) -> np.float32:
-    """√(−2 ln u) to 1e-6 for u = (k + ½) / 2³¹, k the upper 31 bits of the word; at most 6.66."""
-    k = (word >> np.int32(1)) & np.int32(0x7FFFFFFF)
-    bits = np.int32(np.float32(np.float32(k) + np.float32(0.5)).view(np.int32))
-    exponent = np.int32((bits >> np.int32(23)) - np.int32(127 + 31))
-    mantissa = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F800000)).view(np.float32)
-    z = (mantissa - np.float32(1)) / (mantissa + np.float32(1))  # ln m = 2 artanh z for m in [1, 2)
-    y = z * z
-    p = np.float32(1 / 11)
-    p = p * y + np.float32(1 / 9)
-    p = p * y + np.float32(1 / 7)
-    p = p * y + np.float32(1 / 5)
-    p = p * y + np.float32(1 / 3)
-    p = p * y + np.float32(1)
-    logarithm = np.float32(exponent) * np.float32(0.69314718) + np.float32(2) * z * p
-    return np.float32(np.sqrt(max(np.float32(-2) * logarithm, np.float32(0))))
-
-
-@compiled
-def _cosine(word: np.int32) -> np.float32:
-    """cos(2π · word / 2³²) to 1e-6, as the sine of the rest to a quarter turn."""
-    x = np.float32(0.25) - abs(np.float32(word) * np.float32(2.0**-32))  # in [−¼, ¼]
-    y = x * x
-    p = np.float32(-15.094642576822990)
-    p = p * y + np.float32(42.058693944897655)
-    p = p * y + np.float32(-76.705859753061386)
-    p = p * y + np.float32(81.605249276075053)
-    p = p * y + np.float32(-41.341702240399755)
-    p = p * y + np.float32(6.283185307179586)
-    return np.float32(p * x)

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkge.client.kernels.arrays import Floats, Ids
-from fedkge.client.kernels.comparisons import Comparison
-from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.gradients import TripleGradients
+from fedkge.client.kernels.lengths import norms_of_rows, norms_of_triples
 
 __all__ = ["triple_norms"]
-
-_DOT, _L1, _L2, _MODULUS = (int(kind) for kind in Comparison)
-_ROUNDING = 1e-6  # of a float32 difference, beside the length of what is subtracted
 
 
 def triple_norms(gradients: TripleGradients, table: Floats) -> Floats:
@@ -25,7 +21,7 @@ def triple_norms(gradients: TripleGradients, table: Floats) -> Floats:
     batch = gradients.batch
     norms = np.empty(len(batch.anchors), dtype=np.float32)
     if gradients.candidate_rows is not None:
-        _norms_of_rows(
+        norms_of_rows(
             len(table),
             batch.anchors,
             batch.candidates,
@@ -35,7 +31,7 @@ def triple_norms(gradients: TripleGradients, table: Floats) -> Floats:
             norms,
         )
     else:
-        _norms(
+        norms_of_triples(
             gradients.comparison,
             gradients.queries,
             table,
@@ -48,116 +44,3 @@ def triple_norms(gradients: TripleGradients, table: Floats) -> Floats:
             norms,
         )
     return norms
-
-
-@compiled
-def _norms(
-    kind: int,
-    queries: Floats,
-    table: Floats,
-    anchors: Ids,
-    candidates: Ids,
-    compared: Floats,
-    coefficients: Floats,
-    anchor_rows: Floats,
-    relation_rows: Floats,
-    out: Floats,
-) -> None:
-    sums = np.zeros(table.shape[0], dtype=np.float64)  # of the coefficients of one triple, by entity
-    owner = np.full(table.shape[0], -1, dtype=np.int32)  # the triple that a sum belongs to
-    for b in range(out.shape[0]):
-        for j in range(candidates.shape[1]):
-            e = candidates[b, j]
-            if e >= 0:
-                sums[e] = coefficients[b, j] + (sums[e] if owner[e] == b else 0.0)
-                owner[e] = b
-        length = np.sqrt(_square(queries, b))
-        anchor = anchors[b]
-        total = _square(anchor_rows, b) + _square(relation_rows, b)
-        if owner[anchor] == b:
-            total += 2 * sums[anchor] * _along(kind, queries, b, table, anchor, anchor_rows)
-        entities = 0.0
-        for j in range(candidates.shape[1]):
-            e = candidates[b, j]
-            if e >= 0 and owner[e] == b:
-                owner[e] = -1  # each entity once
-                part = sums[e]
-                if kind == _L2:  # its coefficients were divided by the distance
-                    part *= compared[b, j] + _ROUNDING * length
-                entities += part * part
-        if kind == _DOT:
-            entities *= length * length
-        elif kind == _L1:
-            entities *= queries.shape[1]
-        elif kind == _MODULUS:
-            entities *= queries.shape[1] // 2
-        out[b] = np.sqrt(max(total + entities, 0.0))
-
-
-@compiled
-def _square(rows: Floats, b: int) -> float:
-    total = 0.0
-    for k in range(rows.shape[1]):
-        total += np.float64(rows[b, k]) * np.float64(rows[b, k])
-    return total
-
-
-@compiled
-def _along(kind: int, queries: Floats, b: int, table: Floats, e: int, rows: Floats) -> float:
-    """∂comparison(query b, row e) / ∂row · rows[b], as the kernels have that gradient."""
-    total = 0.0
-    if kind == _MODULUS:
-        half = table.shape[1] // 2
-        for k in range(half):
-            x = np.float64(table[e, k]) - np.float64(queries[b, k])
-            y = np.float64(table[e, half + k]) - np.float64(queries[b, half + k])
-            total += (x * rows[b, k] + y * rows[b, half + k]) / np.sqrt(x * x + y * y + 1e-30)
-        return total
-    for k in range(table.shape[1]):
-        if kind == _DOT:
-            total += np.float64(queries[b, k]) * rows[b, k]
-        elif kind == _L1:
-            total += rows[b, k] if table[e, k] > queries[b, k] else -rows[b, k]
-        else:
-            total += (np.float64(table[e, k]) - np.float64(queries[b, k])) * rows[b, k]
-    return total
-
-
-@compiled
-def _norms_of_rows(
-    num_rows: int,
-    anchors: Ids,
-    candidates: Ids,
-    candidate_rows: Floats,
-    anchor_rows: Floats,
-    relation_rows: Floats,
-    out: Floats,
-) -> None:
-    """Where the relation maps candidates there is no closed form, but their gradients are at hand."""
-    n, width = candidates.shape[1], anchor_rows.shape[1]
-    place = np.full(num_rows, -1, dtype=np.int32)  # where an entity's sum stands
-    sums = np.empty((n + 1, width), dtype=np.float64)
-    for b in range(out.shape[0]):
-        place[anchors[b]] = 0
-        used = 1
-        for k in range(width):
-            sums[0, k] = anchor_rows[b, k]
-        for j in range(n):
-            e = candidates[b, j]
-            if e < 0:
-                continue
-            if place[e] < 0:
-                place[e] = used
-                sums[used, :] = 0
-                used += 1
-            for k in range(width):
-                sums[place[e], k] += candidate_rows[b * n + j, k]
-        total = _square(relation_rows, b)
-        for i in range(used):
-            for k in range(width):
-                total += sums[i, k] * sums[i, k]
-        out[b] = np.sqrt(total)
-        place[anchors[b]] = -1
-        for j in range(n):
-            if candidates[b, j] >= 0:
-                place[candidates[b, j]] = -1

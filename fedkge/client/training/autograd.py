@@ -1,4 +1,4 @@
-"""A training step in plain torch, for devices that the kernels do not reach."""
+"""A training step in plain torch, for devices and for decoders that the kernels do not reach."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fedkge.client.training.negatives import Batch
 from fedkge.client.training.optimizers import OPTIMIZERS, State, build_optimizer
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
+from fedkge.strategy import Term
 
 __all__ = ["AutogradStep"]
 
@@ -28,10 +29,15 @@ _NAMES = {"mean": "exp_avg", "variance": "exp_avg_sq", "sum": "sum"}  # ours, to
 
 
 class AutogradStep:
-    """The same step as the kernels', by autograd of the model's own score."""
+    """The same step as the kernels', by autograd of the model's own encoder and score."""
 
     def __init__(
-        self, model: Model, settings: TrainingSettings, optimizer: State | None = None, device: str = "cpu"
+        self,
+        model: Model,
+        settings: TrainingSettings,
+        optimizer: State | None = None,
+        term: Term | None = None,
+        device: str = "cpu",
     ) -> None:
         if device == "cuda" and not torch.cuda.is_available():
             raise SettingError('training.device: no CUDA device here; set training.device = "cpu"')
@@ -40,14 +46,22 @@ class AutogradStep:
         self.device = device
         self.loss = find_loss(settings.loss)
         # Checks the name and the shapes of a given state by the same code as on the processor.
-        checked = build_optimizer(settings.optimizer, model.tables, settings.learning_rate)
+        checked = build_optimizer(settings.optimizer, model.rows, settings.learning_rate)
         if optimizer is not None:
             checked.load(optimizer)
-        self.sparse = settings.optimizer == "LazyAdam"
-        self.tables = {
-            name: torch.from_numpy(table).to(device).requires_grad_() for name, table in model.tables.items()
+        self.term = term
+        self.dense = checked.dense
+        self.sparse = settings.optimizer == "LazyAdam"  # which wants sparse gradients
+        self.direct = not (model.has_encoder or term)  # whether torch may make them itself
+        self.leaves = {
+            name: torch.from_numpy(rows).to(device).requires_grad_() for name, rows in model.rows.items()
         }
-        self.optimizer = _TORCH[settings.optimizer](self.tables.values(), lr=settings.learning_rate)
+        self.bound = model.bind(
+            {name: _shaped(leaf, model[name]) for name, leaf in self.leaves.items()},
+            {name: buffer.to(device) for name, buffer in model.buffers.items()},
+        )
+        self.scale = model.scale.to(device)
+        self.optimizer = _TORCH[settings.optimizer](self.leaves.values(), lr=settings.learning_rate)
         if optimizer is not None:
             self._restore(checked.state())
 
@@ -57,6 +71,11 @@ class AutogradStep:
         loss = loss_per_triple(self.loss, scores, margin, temperature).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.term is not None:
+            self._add_term(self.term)
+        if self.sparse:
+            for leaf in self.leaves.values():
+                leaf.grad = leaf.grad if leaf.grad is None or leaf.grad.is_sparse else _sparse(leaf.grad)
         self.optimizer.step()
         self._publish()
         return float(loss.detach())
@@ -65,16 +84,29 @@ class AutogradStep:
         """(b, 1 + n), higher is truer, around zero; −inf where there is no candidate."""
         anchors, relations = self._ids(batch.anchors), self._ids(batch.relations)
         candidates = self._ids(batch.candidates)
-        h = self._rows("entity", anchors)[:, None]  # (b, 1, w)
-        r = self._rows("relation", relations)[:, None]
-        c = self._rows("entity", candidates.clamp(min=0))  # (b, 1 + n, w)
-        k = batch.num_tails
-        scores = torch.cat([self.model.score(h[:k], r[:k], c[:k]), self.model.score(c[k:], r[k:], h[k:])])
-        scores = scores * self.model.scale.to(self.device)[relations][:, None] + self.model.shift
+        entities, table = self.bound.encode()
+        h = self._rows(entities, anchors)[:, None]  # (b, 1, w)
+        r = self._rows(table.to(self.device), relations)[:, None]
+        c = self._rows(entities, candidates.clamp(min=0))  # (b, 1 + n, w)
+        k, score = batch.num_tails, self.bound.score
+        scores = torch.cat([score(h[:k], r[:k], c[:k]), score(c[k:], r[k:], h[k:])])
+        scores = scores * self.scale[relations][:, None] + self.model.shift
         return scores.masked_fill(candidates < 0, -torch.inf)
 
-    def _rows(self, name: str, ids: Tensor) -> Tensor:
-        return embedding(ids, self.tables[name], sparse=self.sparse)
+    def _rows(self, table: Tensor, ids: Tensor) -> Tensor:
+        return embedding(ids, table, sparse=self.sparse and self.direct)
+
+    def _add_term(self, term: Term) -> None:
+        """To the gradients of the rows that this step moves."""
+        for name, leaf in self.leaves.items():
+            gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+            ids = torch.arange(len(leaf), device=self.device) if self.dense else _touched(gradient)
+            addition = term.gradient(
+                name, ids.cpu().numpy().astype(np.int32), leaf.detach()[ids].cpu().numpy()
+            )
+            if addition is not None:
+                gradient[ids] += torch.from_numpy(addition).to(self.device)
+            leaf.grad = gradient
 
     def _ids(self, ids: np.ndarray[Any, np.dtype[np.int32]]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
@@ -82,14 +114,14 @@ class AutogradStep:
     def _publish(self) -> None:
         """Let the model see what the device holds (on the processor it is the same memory)."""
         if self.device != "cpu":
-            self.model.entity.copy_(self.tables["entity"].detach())
-            self.model.relation.copy_(self.tables["relation"].detach())
+            for name, leaf in self.leaves.items():
+                self.model[name].copy_(leaf.detach().view(self.model[name].shape))
 
     def state(self) -> State:
         steps = 0
         arrays: State = {}
-        for name, table in self.tables.items():
-            kept = self.optimizer.state[table]
+        for name, leaf in self.leaves.items():
+            kept = self.optimizer.state[leaf]
             steps = int(kept.get("step", steps))
             for moment in OPTIMIZERS[self.settings.optimizer].moments:
                 arrays[f"{name}.{moment}"] = kept[_NAMES[moment]].detach().cpu().numpy().copy()
@@ -97,8 +129,22 @@ class AutogradStep:
 
     def _restore(self, state: State) -> None:
         steps = float(state["steps"])
-        for name, table in self.tables.items():
-            kept = self.optimizer.state[table]
+        for name, leaf in self.leaves.items():
+            kept = self.optimizer.state[leaf]
             kept["step"] = int(steps) if self.sparse else torch.tensor(steps)
             for moment in OPTIMIZERS[self.settings.optimizer].moments:
                 kept[_NAMES[moment]] = torch.from_numpy(state[f"{name}.{moment}"]).to(self.device)
+
+
+def _shaped(leaf: Tensor, like: Tensor) -> Tensor:
+    return leaf if leaf.shape == like.shape else leaf.view(like.shape)
+
+
+def _touched(gradient: Tensor) -> Tensor:
+    return gradient.ne(0).any(dim=1).nonzero()[:, 0]
+
+
+def _sparse(gradient: Tensor) -> Tensor:
+    """The rows that are not zero."""
+    rows = _touched(gradient)
+    return torch.sparse_coo_tensor(rows[None], gradient[rows], gradient.shape, check_invariants=False)

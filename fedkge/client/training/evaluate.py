@@ -40,7 +40,7 @@ def evaluate(
     rng: np.random.Generator | None = None,
 ) -> Evaluation:
     """Rank a split as the settings say; a generator adds bootstrap intervals."""
-    candidates = _own(graph) if settings.candidates == "own" else None
+    candidates = _own_entities(graph) if settings.candidates == "own" else None
     ranks = rank(model, graph, split, settings.sides, candidates)
     return Evaluation(
         measure(ranks, settings.ties),
@@ -64,11 +64,11 @@ def measure_by_relation(
     ranks: Ranks, labels: tuple[str, ...], ties: str = "realistic"
 ) -> dict[str, dict[str, float]]:
     """The metrics of each relation that has triples, with their number."""
-    found = {}
+    metrics = {}
     for relation in np.unique(ranks.triples[:, 1]):
         chosen = ranks.triples[:, 1] == relation
-        found[labels[relation]] = {"triples": float(chosen.sum()), **measure(ranks[chosen], ties)}
-    return found
+        metrics[labels[relation]] = {"triples": float(chosen.sum()), **measure(ranks[chosen], ties)}
+    return metrics
 
 
 def intervals(
@@ -102,7 +102,7 @@ def _from_means(means: Columns) -> Columns:
     return np.column_stack([means[:, :5], amri])
 
 
-def _own(graph: KnowledgeGraph) -> Ids:
+def _own_entities(graph: KnowledgeGraph) -> Ids:
     """The entities that the client's own triples have, in any split."""
     return np.unique(graph.triples[:, [0, 2]])
 

@@ -9,10 +9,19 @@ from time import perf_counter
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
+from fedkge.client.kernels.descent import Moving
 from fedkge.client.kernels.fused import fused_step
-from fedkge.client.kernels.gradients import EntitySums, Objective, RelationSums, triple_gradients
+from fedkge.client.kernels.gradients import (
+    EntitySums,
+    Objective,
+    RelationSums,
+    TripleGradients,
+    triple_gradients,
+)
 from fedkge.client.kernels.losses import find_loss
 from fedkge.client.models.model import Model
 from fedkge.client.training.allocator import keep_freed_memory
@@ -35,7 +44,7 @@ class Step(Protocol):
     """One update of a model from one batch."""
 
     def __call__(self, batch: Batch) -> float:
-        """Move the tables; return the mean loss before the move."""
+        """Move the parameters; return the mean loss before the move."""
 
     def state(self) -> State:
         """The optimiser's state."""
@@ -43,7 +52,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a call of `train` did; the model's tables were changed in place."""
+    """What a call of `train` did; the model's parameters were changed in place."""
 
     losses: tuple[float, ...]  # mean loss of each epoch
     steps: int
@@ -66,7 +75,10 @@ def train(
     optimizer: State | None = None,
     term: Term | None = None,
 ) -> TrainResult:
-    """Train a model in place on the train triples of a graph; the same generator gives the same bits."""
+    """Train a model in place on the train triples of a graph; the same generator gives the same bits.
+
+    A term's gradient is added to that of every row that a step moves.
+    """
     if len(graph.train) == 0:
         raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
     sampler = NegativeSampler(graph, settings)
@@ -91,14 +103,19 @@ def train(
 def build_step(
     model: Model, settings: TrainingSettings, optimizer: State | None = None, term: Term | None = None
 ) -> Step:
-    """Fused kernels on the processor, plain torch on other devices."""
-    if settings.device == "cpu":
+    """Kernels on the processor; plain torch on other devices, and where the score alone knows the model."""
+    scored = {model.entity_table, model.relation_table}
+    known = model.has_query and (model.has_encoder or scored.issuperset(model.parameters))
+    if settings.device == "cpu" and known:
         return KernelStep(model, settings, optimizer, term)
-    return AutogradStep(model, settings, optimizer, device=settings.device)
+    return AutogradStep(model, settings, optimizer, term, device=settings.device)
 
 
 class KernelStep:
-    """A step through the kernels: fused, or in passes where candidates are mapped or shared."""
+    """A step through the kernels: fused, or in passes where something stands between gradient and row.
+
+    That is an encoder, a term, candidates that are mapped, or negatives that are shared.
+    """
 
     def __init__(
         self,
@@ -107,43 +124,98 @@ class KernelStep:
         optimizer: State | None = None,
         term: Term | None = None,
     ) -> None:
-        self.term = term
         keep_freed_memory()
         self.model = model
+        self.term = term
         self.objective = Objective(
             find_loss(settings.loss), model.settings.margin, settings.adversarial_temperature
         )
-        self.optimizer = build_optimizer(settings.optimizer, model.tables, settings.learning_rate)
+        self.optimizer = build_optimizer(settings.optimizer, model.rows, settings.learning_rate)
         if optimizer is not None:
             self.optimizer.load(optimizer)
+        self._fuses = not (model.projects or model.has_encoder or term)
+        self._no_relations = Moving(*[np.empty((len(model.scale), 0), dtype=np.float32)] * 3)
 
     def __call__(self, batch: Batch) -> float:
         self.optimizer.begin_step()
-        if self.model.projects or batch.shared is not None or self.term is not None:
-            return self._in_passes(batch)
-        return fused_step(self.model, self.objective, self.optimizer, batch)
+        if self.model.has_encoder:
+            return self._through_encoder(batch)
+        if self._fuses and batch.shared is None:
+            return self._fused(batch)
+        return self._in_passes(batch)
+
+    def apply(self, name: str, rows: Ids, gradient: Floats) -> None:
+        """Move rows (r,) of a parameter against a gradient (r, w), to which the term's is added."""
+        if self.term is not None:
+            addition = self.term.gradient(name, rows, self.optimizer.tables[name][rows])
+            gradient = gradient if addition is None else gradient + addition
+        self.optimizer.update(name, rows, gradient)
+
+    def _fused(self, batch: Batch) -> float:
+        optimizer, model = self.optimizer, self.model
+        entity = optimizer.moving[model.entity_table]
+        relation = optimizer.moving.get(model.relation_table, self._no_relations)
+        return fused_step(model, self.objective, optimizer.rule, optimizer.dense, entity, relation, batch)
 
     def _in_passes(self, batch: Batch) -> float:
-        tables = self.model.tables
-        triples = triple_gradients(self.model, self.objective, batch)
-        triples.weigh(np.full(len(triples.losses), 1 / len(triples.losses), dtype=np.float32))
-        self._apply("entity", triples.entity_sums(tables["entity"]))
-        self._apply("relation", triples.relation_sums(len(tables["relation"])))
+        model, rows = self.model, self.model.scored
+        triples = self._mean_gradients(batch, rows)
+        self._apply_sums(model.entity_table, triples.entity_sums(rows.entities))
+        if model.relation_table in model.specs:
+            self._apply_sums(model.relation_table, triples.relation_sums(len(rows.relations)))
         return float(triples.losses.mean(dtype=np.float64))
 
-    def _apply(self, name: str, sums: EntitySums | RelationSums) -> None:
+    def _mean_gradients(self, batch: Batch, rows: ScoredRows) -> TripleGradients:
+        triples = triple_gradients(self.model, self.objective, batch, rows)
+        triples.weigh(np.full(len(triples.losses), 1 / len(triples.losses), dtype=np.float32))
+        return triples
+
+    def _apply_sums(self, name: str, sums: EntitySums | RelationSums) -> None:
         """A block may be applied at once, while it is in the cache: no later one reads its rows."""
-        table = self.model.tables[name]
+        table = self.optimizer.tables[name]
         rows = np.arange(len(table), dtype=np.int32) if self.optimizer.dense else sums.touched()
         step = max(1, _BLOCK // table.shape[1])
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            slopes = sums.rows(block)
-            added = None if self.term is None else self.term.gradient(name, block, table[block])
-            self.optimizer.update(name, block, slopes if added is None else slopes + added)
+            self.apply(name, block, sums.rows(block))
+
+    def _through_encoder(self, batch: Batch) -> float:
+        """Torch encodes, kernels differentiate at the encoded rows, one backward pass reaches parameters."""
+        leaves = {name: self.model[name].detach().requires_grad_() for name in self.model.parameters}
+        encoded = self.model.bind(leaves).encode()
+        rows = ScoredRows(*(part.detach().contiguous().numpy() for part in encoded))
+        triples = self._mean_gradients(batch, rows)
+        slopes = (
+            triples.entity_sums(rows.entities).rows(_numbers(rows.entities)),
+            triples.relation_sums(len(rows.relations)).rows(_numbers(rows.relations)),
+        )
+        trained = [
+            (part, torch.from_numpy(slope))
+            for part, slope in zip(encoded, slopes, strict=True)
+            if part.requires_grad
+        ]
+        outputs, at_outputs = zip(*trained, strict=True)
+        gradients = torch.autograd.grad(outputs, list(leaves.values()), at_outputs, allow_unused=True)
+        for name, gradient in zip(leaves, gradients, strict=True):
+            if gradient is None:
+                raise TrainingError(f"{type(self.model).__name__}: encode() makes nothing of '{name}'")
+            self._apply_dense(name, gradient.numpy())
+        return float(triples.losses.mean(dtype=np.float64))
+
+    def _apply_dense(self, name: str, gradient: Floats) -> None:
+        gradient = np.ascontiguousarray(gradient.reshape(self.optimizer.tables[name].shape))
+        if self.optimizer.dense:
+            self.apply(name, _numbers(gradient), gradient)
+        else:
+            rows = np.flatnonzero(gradient.any(axis=1)).astype(np.int32)
+            self.apply(name, rows, gradient[rows])
 
     def state(self) -> State:
         return self.optimizer.state()
+
+
+def _numbers(rows: Floats) -> Ids:
+    return np.arange(len(rows), dtype=np.int32)
 
 
 def shuffled(count: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:

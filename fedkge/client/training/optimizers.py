@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
-from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.descent import Descent, Moving, Rule, move
 from fedkge.errors import DataError, UnknownNameError
 
 __all__ = [
@@ -18,51 +17,17 @@ __all__ = [
     "SGD",
     "Adagrad",
     "Adam",
-    "Descent",
     "LazyAdam",
-    "Moving",
     "Optimizer",
-    "Rule",
     "State",
     "build_optimizer",
-    "move",
 ]
 
 State = dict[str, NDArray[Any]]
 
 
-class Moving(NamedTuple):
-    """A table and what an optimiser keeps beside it: arrays of the same shape, or empty ones."""
-
-    table: Floats
-    first: Floats
-    second: Floats
-
-
-class Descent(IntEnum):
-    """The ways of moving a row that kernels know."""
-
-    ADAM = 0
-    ADAGRAD = 1
-    SGD = 2
-
-
-class Rule(NamedTuple):
-    """How a row moves, and the numbers of one step."""
-
-    descent: int
-    steps: int
-    rate: float
-    beta1: float
-    beta2: float
-    epsilon: float
-
-
-_ADAM, _ADAGRAD, _SGD = (int(descent) for descent in Descent)
-
-
 class Optimizer:
-    """Moves the rows of named tables against their gradients; how, `move` knows by its descent."""
+    """Moves rows of named parameters, each (n, w), against their gradients; `descent` says how."""
 
     descent: ClassVar[Descent]
     dense: ClassVar[bool]  # whether a row without a gradient moves too
@@ -168,50 +133,3 @@ def build_optimizer(name: str, tables: Mapping[str, Floats], learning_rate: floa
     if name not in OPTIMIZERS:
         raise UnknownNameError("optimizer", name, OPTIMIZERS)
     return OPTIMIZERS[name](tables, learning_rate)
-
-
-@compiled
-def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    """Move the rows of a table against a gradient (rows, w)."""
-    if rule.descent == _ADAM:
-        _adam(rule, moving, rows, gradient)
-    elif rule.descent == _ADAGRAD:
-        _adagrad(rule, moving, rows, gradient)
-    else:
-        _sgd(rule, moving, rows, gradient)
-
-
-@compiled
-def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    rate = np.float32(rule.rate / (1 - rule.beta1**rule.steps))
-    correction = np.float32(1 / np.sqrt(1 - rule.beta2**rule.steps))
-    epsilon = np.float32(rule.epsilon)
-    # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
-    keep_mean, take_mean = np.float32(rule.beta1), np.float32(1 - rule.beta1)
-    keep_variance, take_variance = np.float32(rule.beta2), np.float32(1 - rule.beta2)
-    for i in range(rows.shape[0]):
-        x, m, v = moving.table[rows[i]], moving.first[rows[i]], moving.second[rows[i]]
-        g = gradient[i]
-        for k in range(g.shape[0]):
-            m[k] = keep_mean * m[k] + take_mean * g[k]
-            v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
-            x[k] -= rate * m[k] / (np.sqrt(v[k]) * correction + epsilon)
-
-
-@compiled
-def _adagrad(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    rate, epsilon = np.float32(rule.rate), np.float32(rule.epsilon)
-    for i in range(rows.shape[0]):
-        x, s, g = moving.table[rows[i]], moving.first[rows[i]], gradient[i]
-        for k in range(g.shape[0]):
-            s[k] += g[k] * g[k]
-            x[k] -= rate * g[k] / (np.sqrt(s[k]) + epsilon)
-
-
-@compiled
-def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    rate = np.float32(rule.rate)
-    for i in range(rows.shape[0]):
-        x, g = moving.table[rows[i]], gradient[i]
-        for k in range(g.shape[0]):
-            x[k] -= rate * g[k]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.ranking import Candidates, count_better, padded
-from fedkge.client.models.model import Model
+from fedkge.client.models.model import Encoded, Model
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.lookup import Lookup
@@ -59,19 +60,23 @@ def rank(
 ) -> Ranks:
     """Rank the triples of a split among all rows, or among the given candidates."""
     triples = graph[split]
-    offered = np.arange(len(model.entity), dtype=np.int32) if candidates is None else np.unique(candidates)
-    place_of = np.full(len(model.entity), -1, dtype=np.int32)
+    with torch.no_grad():
+        encoded = model.encode()
+    count = len(encoded.entities)
+    offered = np.arange(count, dtype=np.int32) if candidates is None else np.unique(candidates)
+    place_of = np.full(count, -1, dtype=np.int32)
     place_of[offered] = np.arange(len(offered))
     counts = np.empty((3, len(SIDES[sides]), len(triples)), dtype=np.int64)
     with one_thread(), torch.no_grad():
         for i, side in enumerate(SIDES[sides]):
-            _rank_side(model, graph, triples, side, offered, place_of, counts[:, i])
+            _rank_side(model, encoded, graph, triples, side, offered, place_of, counts[:, i])
     better, equal, left = counts.transpose(0, 2, 1)
     return Ranks(triples, SIDES[sides], better, equal, left, _seen(graph, triples))
 
 
 def _rank_side(
     model: Model,
+    encoded: Encoded,
     graph: KnowledgeGraph,
     triples: Ids,
     side: Side,
@@ -89,48 +94,73 @@ def _rank_side(
             "offer every entity that a triple may have"
         )
     starts, stops = lookup.spans(anchor, relation)
-    sign = np.float32(model.comparison.sign)
-    for block, query_of, compared in _blocks(model, anchor, relation, side, offered):
+    sign = np.float32(model.comparison.sign if model.has_query else 1)
+    for block, query_of, compared in _blocks(model, encoded, anchor, relation, side, offered):
         out = [np.empty(len(block), dtype=np.int64) for _ in range(3)]
         filters = (lookup.values, starts[block], stops[block], place_of)
         count_better(sign, compared, query_of, places[block], *filters, *out)
-        for kept, found in zip(counts, out, strict=True):
-            kept[block] = found
+        counts[:, block] = out
 
 
 def _blocks(
-    model: Model, anchor: Ids, relation: Ids, side: Side, offered: Ids
+    model: Model, encoded: Encoded, anchor: Ids, relation: Ids, side: Side, offered: Ids
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
     """Score each question (anchor, relation) once: the triples that ask it, the row of each, the rows."""
-    width = len(model.entity)
+    width = len(encoded.entities)
     questions, inverse = np.unique(relation.astype(np.int64) * width + anchor, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(questions) + 1))
-    for start, stop, table in _stretches(model, questions // width, offered):
+    stretches = _stretches if model.has_query else _scored_stretches
+    for start, stop, compare in stretches(model, encoded, questions // width, side, offered):
         relations, anchors = np.divmod(questions[start:stop], width)
-        h, r = model.entity[torch.from_numpy(anchors)], model.relation[torch.from_numpy(relations)]
-        query = model.query_tail(h, r) if side == "tail" else model.query_head(h, r)
+        h, r = encoded.entities[torch.from_numpy(anchors)], encoded.relations[torch.from_numpy(relations)]
         block = order[ends[start] : ends[stop]]
-        yield block, inverse[block] - start, table.compare(query.contiguous().numpy())
+        yield block, inverse[block] - start, compare(h, r)
+
+
+# The first and the last question of a run, and what compares its rows with those that are offered.
+Stretch = tuple[int, int, Callable[[Tensor, Tensor], Floats]]
 
 
 def _stretches(
-    model: Model, relations: NDArray[np.int64], offered: Ids
-) -> Iterator[tuple[int, int, Candidates]]:
-    """Runs of questions with the table they are asked of; a model that projects has one per relation."""
+    model: Model, encoded: Encoded, relations: NDArray[np.int64], side: Side, offered: Ids
+) -> Iterator[Stretch]:
+    """Runs of questions with one table of candidates; a model that projects has a table per relation."""
     size = max(2, _BLOCK // max(len(offered), 1))
-    rows = padded(model.entity[torch.from_numpy(offered.astype(np.int64))])
+    rows = padded(encoded.entities[torch.from_numpy(offered.astype(np.int64))])
+    query = model.query_tail if side == "tail" else model.query_head
     bounds = [0, len(relations)]
     if model.projects:
         bounds = [0, *(np.flatnonzero(np.diff(relations)) + 1).tolist(), len(relations)]
     for low, high in pairwise(bounds):
         if low == high:
             continue
-        seen_by = model.relation[relations[low] : relations[low] + 1]
+        seen_by = encoded.relations[relations[low] : relations[low] + 1]
         mapped = model.project(rows[None], seen_by)[0] if model.projects else rows
         table = Candidates(model.comparison, mapped, len(offered))
+
+        def compare(h: Tensor, r: Tensor, table: Candidates = table) -> Floats:
+            return table.compare(query(h, r).contiguous().numpy())
+
         for start in range(low, high, size):
-            yield start, min(start + size, high), table
+            yield start, min(start + size, high), compare
+
+
+def _scored_stretches(
+    model: Model, encoded: Encoded, relations: NDArray[np.int64], side: Side, offered: Ids
+) -> Iterator[Stretch]:
+    """A few questions at a time, each candidate put into the model's own score."""
+    rows = encoded.entities[torch.from_numpy(offered.astype(np.int64))]
+    size = max(1, _BLOCK // max(rows.numel(), 1))
+
+    def compare(h: Tensor, r: Tensor) -> Floats:
+        h, r, c = h[:, None], r[:, None], rows[None]
+        scores = model.score(h, r, c) if side == "tail" else model.score(c, r, h)
+        compared: Floats = scores.contiguous().numpy()
+        return compared
+
+    for start in range(0, len(relations), size):
+        yield start, min(start + size, len(relations)), compare
 
 
 def _seen(graph: KnowledgeGraph, triples: Ids) -> NDArray[np.bool_]:

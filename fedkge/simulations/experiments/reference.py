@@ -89,6 +89,8 @@ def _kinds(annotation: Any) -> Iterator[str]:
             yield from _kinds(each)
     elif get_origin(annotation) is tuple:
         yield f"list of {next(_kinds(get_args(annotation)[0]))}s"
+    elif get_origin(annotation) is dict:
+        yield "section of options"
     elif annotation is not type(None):
         yield _KINDS[annotation]
 

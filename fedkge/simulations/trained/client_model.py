@@ -61,17 +61,14 @@ def load_trained(folder: Path, client: int) -> Trained:
     graph = load_graph(folder / "data" / f"client-{client}")
     path = folder / "embeddings" / f"client-{client}.safetensors"
     try:
-        tables = load_file(path)
-        entity, relation = tables["entity"], tables["relation"]
-    except (OSError, SafetensorError, KeyError) as error:
+        parameters = load_file(path)
+    except (OSError, SafetensorError) as error:
         raise DataError(f"{path}: cannot be read ({error}); run the experiment again") from error
-    if (len(entity), len(relation)) != (graph.num_entities, graph.num_relations):
-        raise DataError(
-            f"{path}: {len(entity)} entity and {len(relation)} relation rows for {graph.num_entities} and "
-            f"{graph.num_relations} labels in {folder / 'data'}; run the experiment again"
-        )
-    kind = MODELS[settings.name]
-    return Trained(client, graph, kind(settings, entity, relation, kind.relation_scale(graph)))
+    try:
+        model = MODELS[settings.name].restore(settings, graph, parameters)
+    except DataError as error:
+        raise DataError(f"{path}: {error}; run the experiment again") from None
+    return Trained(client, graph, model)
 
 
 def _require_run(folder: Path) -> None:

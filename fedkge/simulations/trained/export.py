@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import save_file
 
 import fedkge
+from fedkge.client.kernels.arrays import Floats
 from fedkge.datasets.formats.text import write_labels
 from fedkge.errors import InputError, UnknownNameError
 from fedkge.simulations.trained.client_model import Trained, load_trained, trained_clients
@@ -25,14 +26,14 @@ __all__ = ["FORMATS", "export"]
 def _write_safetensors(trained: Trained, folder: Path) -> None:
     """client-N.safetensors, and a label per row in client-N-entity.tsv and client-N-relation.tsv."""
     metadata = {key: str(value) for key, value in _about(trained).items()}
-    save_file(trained.model.tables, folder / f"client-{trained.client}.safetensors", metadata)
+    save_file(_rows(trained), folder / f"client-{trained.client}.safetensors", metadata)
     for table, labels in _labels(trained).items():
         write_labels(folder / f"client-{trained.client}-{table}.tsv", labels)
 
 
 def _write_npz(trained: Trained, folder: Path) -> None:
     """client-N.npz: arrays entity, relation, entity_labels, relation_labels."""
-    arrays: dict[str, Any] = {**trained.model.tables}
+    arrays: dict[str, Any] = {**_rows(trained)}
     for table, labels in _labels(trained).items():
         arrays[f"{table}_labels"] = np.array(labels, dtype=str)
     np.savez_compressed(folder / f"client-{trained.client}.npz", **arrays)
@@ -40,8 +41,9 @@ def _write_npz(trained: Trained, folder: Path) -> None:
 
 def _write_tsv(trained: Trained, folder: Path) -> None:
     """client-N-entity.tsv and client-N-relation.tsv: a header, then a label and its numbers a line."""
-    for table, labels in _labels(trained).items():
-        frame = pd.DataFrame(trained.model.tables[table])
+    labels_of = _labels(trained)
+    for table, rows in _rows(trained).items():
+        labels, frame = labels_of[table], pd.DataFrame(rows)
         frame.insert(0, "label", list(labels))
         path = folder / f"client-{trained.client}-{table}.tsv"
         frame.to_csv(path, sep="\t", index=False, float_format="%.9g")  # nine digits are a float32 exactly
@@ -49,10 +51,10 @@ def _write_tsv(trained: Trained, folder: Path) -> None:
 
 def _write_pykeen(trained: Trained, folder: Path) -> None:
     """client-N/trained_model.pkl and client-N/training_triples, as PyKEEN saves and documents them."""
-    own = folder / f"client-{trained.client}"
-    own.mkdir()
-    torch.save(pykeen_model(trained.model, trained.graph), own / "trained_model.pkl")
-    pykeen_triples(trained.graph).to_path_binary(own / "training_triples")
+    target = folder / f"client-{trained.client}"
+    target.mkdir()
+    torch.save(pykeen_model(trained.model, trained.graph), target / "trained_model.pkl")
+    pykeen_triples(trained.graph).to_path_binary(target / "training_triples")
 
 
 FORMATS: dict[str, Callable[[Trained, Path], None]] = {
@@ -84,6 +86,12 @@ def export(
             json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     return target
+
+
+def _rows(trained: Trained) -> dict[str, Floats]:
+    """The rows that are scored: of a model with an encoder, what it makes of its parameters."""
+    entities, relations = trained.model.scored
+    return {"entity": entities, "relation": relations} if relations.shape[1] else {"entity": entities}
 
 
 def _labels(trained: Trained) -> dict[str, Sequence[str]]:

@@ -79,14 +79,15 @@ def predict(
 
 def _scores(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> Floats:
     """(entities,) the score of each entity in the open place, some at a time: relation rows may be wide."""
-    model = trained.model
+    model, encoded = trained.model, trained.model.encode()
     entities = np.arange(trained.graph.num_entities, dtype=np.int32)
 
     def blocks() -> Iterator[Floats]:
-        for block in np.array_split(entities, model.relation.shape[1] * len(entities) // _BLOCK + 1):
+        for block in np.array_split(entities, encoded.relations.shape[1] * len(entities) // _BLOCK + 1):
             fixed, r = np.full_like(block, anchor), np.full_like(block, relation)
             with torch.no_grad():
-                yield model.scores_of(fixed, r, block) if asks_tail else model.scores_of(block, r, fixed)
+                triples = (fixed, r, block) if asks_tail else (block, r, fixed)
+                yield model.scores_of(*triples, encoded)
 
     return np.concatenate(list(blocks()))
 
@@ -94,10 +95,10 @@ def _scores(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> Fl
 def _known(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> dict[int, str]:
     """Entities with which the client states the triple, and in which split first."""
     fixed, open_place = (0, 2) if asks_tail else (2, 0)
-    found: dict[int, str] = {}
+    known: dict[int, str] = {}
     for split in SPLITS:
         triples = trained.graph[split]
         stated = triples[(triples[:, fixed] == anchor) & (triples[:, 1] == relation), open_place]
         for entity in stated.tolist():
-            found.setdefault(entity, split)
-    return found
+            known.setdefault(entity, split)
+    return known

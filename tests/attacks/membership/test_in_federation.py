@@ -14,6 +14,7 @@ from fedkge.attacks.membership.federated.relation_fit import fitted_relations
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, View
 from fedkge.client import MODELS
+from fedkge.client.models.initial import seed_key
 from fedkge.datasets import KnowledgeGraph, LabelledTriples
 from fedkge.experiment import ModelSettings
 
@@ -241,15 +242,13 @@ def test_fitted_relations_tell_true_from_false(name):
     rng = np.random.default_rng(0)
     settings = ModelSettings(name=name, dim=DIM)
     kind = MODELS[name]
-    entity = kind.initial_entities(settings, ENTITIES, 1)
-    relation = kind.initial_relations(settings, RELATIONS, 1)
-    model = kind(settings, entity, relation, np.ones(3, dtype=np.float32))
+    entity = kind.initial_table("entity", ENTITIES, settings, seed_key(1, "entity"))
+    relation = kind.initial_table("relation", RELATIONS, settings, seed_key(1, "relation"))
+    model = kind.of_rows(settings, entity, relation)
     head, kinds = np.repeat(np.arange(160), 3), np.tile(np.arange(3), 160)
     each = np.stack([model.scores_of(head, kinds, np.full(480, tail)) for tail in range(160)])
     triples = np.stack([head, kinds, each.argmax(axis=0)], axis=1).astype(np.int32)
-    fitted = kind(
-        settings, entity, fitted_relations(settings, entity, triples, 3, rng), np.ones(3, np.float32)
-    )
+    fitted = kind.of_rows(settings, entity, fitted_relations(settings, entity, triples, 3, rng))
     false = rng.integers(0, 160, 480)
     right = fitted.scores_of(*triples.T) > fitted.scores_of(head, kinds, false)
     assert right.mean() > 0.75

@@ -9,6 +9,7 @@ from torch.nn.functional import softplus
 from fedkge.attacks.membership.central.signals import corrupted
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.models import MODELS
+from fedkge.client.models.initial import seed_key
 from fedkge.client.training.threads import one_thread
 from fedkge.experiment import ModelSettings
 
@@ -27,8 +28,8 @@ def fitted_relations(
     """
     kind = MODELS[settings.name]
     labels = [f"relation {number}" for number in range(num_relations)]
-    start = kind.initial_relations(settings, labels, seed=0)
-    model = kind(settings, entity, start, np.ones(num_relations, dtype=np.float32))
+    start = kind.initial_table(kind.relation_table, labels, settings, seed_key(0, kind.relation_table))
+    model = kind.of_rows(settings, entity, start)
     rows = model.relation.clone().requires_grad_()
     spread = float(np.abs(start).mean()) + float(np.abs(entity).mean())
     optimizer = torch.optim.Adam([rows], lr=0.1 * spread)

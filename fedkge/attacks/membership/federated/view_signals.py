@@ -46,8 +46,7 @@ class Named:
     def scores(self, view: View, entity: Rows, relation: NDArray[np.float32], places: Ids) -> Values:
         """Under some entity rows; `places` are the relations' rows."""
         head, tail = _places(entity, self.entities).T
-        scale = np.ones(len(relation), dtype=np.float32)
-        model = MODELS[view.model.name](view.model, _plain(entity.values), _plain(relation), scale)
+        model = MODELS[view.model.name].of_rows(view.model, _plain(entity.values), _plain(relation))
         return scores(model, np.stack([head, places, tail], axis=1))
 
 

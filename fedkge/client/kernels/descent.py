@@ -1,0 +1,90 @@
+"""How a row moves against its gradient: the loops of the optimisers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.compiled import compiled
+
+__all__ = ["Descent", "Moving", "Rule", "move"]
+
+
+class Moving(NamedTuple):
+    """A table and what an optimiser keeps beside it: arrays of the same shape, or empty ones."""
+
+    table: Floats
+    first: Floats
+    second: Floats
+
+
+class Descent(IntEnum):
+    """The ways of moving a row that kernels know."""
+
+    ADAM = 0
+    ADAGRAD = 1
+    SGD = 2
+
+
+class Rule(NamedTuple):
+    """How a row moves, and the numbers of one step."""
+
+    descent: int
+    steps: int
+    rate: float
+    beta1: float
+    beta2: float
+    epsilon: float
+
+
+_ADAM, _ADAGRAD, _SGD = (int(descent) for descent in Descent)
+
+
+@compiled
+def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    """Move the rows of a table against a gradient (rows, w)."""
+    if rule.descent == _ADAM:
+        _adam(rule, moving, rows, gradient)
+    elif rule.descent == _ADAGRAD:
+        _adagrad(rule, moving, rows, gradient)
+    else:
+        _sgd(rule, moving, rows, gradient)
+
+
+@compiled
+def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate / (1 - rule.beta1**rule.steps))
+    correction = np.float32(1 / np.sqrt(1 - rule.beta2**rule.steps))
+    epsilon = np.float32(rule.epsilon)
+    # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
+    keep_mean, take_mean = np.float32(rule.beta1), np.float32(1 - rule.beta1)
+    keep_variance, take_variance = np.float32(rule.beta2), np.float32(1 - rule.beta2)
+    for i in range(rows.shape[0]):
+        x, m, v = moving.table[rows[i]], moving.first[rows[i]], moving.second[rows[i]]
+        g = gradient[i]
+        for k in range(g.shape[0]):
+            m[k] = keep_mean * m[k] + take_mean * g[k]
+            v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
+            x[k] -= rate * m[k] / (np.sqrt(v[k]) * correction + epsilon)
+
+
+@compiled
+def _adagrad(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate, epsilon = np.float32(rule.rate), np.float32(rule.epsilon)
+    for i in range(rows.shape[0]):
+        x, s, g = moving.table[rows[i]], moving.first[rows[i]], gradient[i]
+        for k in range(g.shape[0]):
+            s[k] += g[k] * g[k]
+            x[k] -= rate * g[k] / (np.sqrt(s[k]) + epsilon)
+
+
+@compiled
+def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
+    rate = np.float32(rule.rate)
+    for i in range(rows.shape[0]):
+        x, g = moving.table[rows[i]], gradient[i]
+        for k in range(g.shape[0]):
+            x[k] -= rate * g[k]
