@@ -29,7 +29,7 @@ from fedkge.client.kernels.losses import Loss, loss_per_triple
 from fedkge.client.models import build_model
 from fedkge.client.privacy.noise import choose_noise
 from fedkge.client.privacy.normals import Keystream
-from fedkge.client.privacy.steps import SoundStep
+from fedkge.client.privacy.sound import SoundStep
 from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets.graph import KnowledgeGraph

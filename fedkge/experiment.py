@@ -179,11 +179,6 @@ class EvaluationSettings(Settings):
     )
 
 
-# Noise reaches every row in proportion to the bound, so a percentile of norms is far too much in `sound`.
-# Picked by hand from short runs: benchmarks/check_clip.py has it beside others.
-SOUND_CLIP = 0.03
-
-
 class DPSettings(Settings):
     """How a client trains on its confidential triples; the section alone switches it on.
 
@@ -191,10 +186,11 @@ class DPSettings(Settings):
     """
 
     section = "privacy.dp"
-    mode: Literal["off", "paper", "sound"] = Field(
+    mode: str = Field(
         default="sound",
         description="`sound` carries a guarantee; the ε of `paper` is only a claim",
     )
+    options: dict[str, Any] = Field(default={}, description="of a mode that has some of its own")
     sigma: float = Field(
         default=1.0, gt=0, allow_inf_nan=False, description="noise, as a multiple of the clipping bound"
     )
@@ -230,11 +226,6 @@ class DPSettings(Settings):
         default="unrestricted",
         description="`all` also validates on confidential triples, which is outside ε, and said so",
     )
-
-    @property
-    def bound(self) -> float | None:
-        """The clipping bound that is known beforehand; None: `paper` looks at each batch."""
-        return SOUND_CLIP if self.clip is None and self.mode == "sound" else self.clip
 
 
 class PrivacySettings(Settings):
@@ -276,7 +267,8 @@ class ClientSettings(Settings):
 
     section = "clients"
     client: int = Field(ge=0, description="its number, from 0")
-    mode: Literal["off", "paper", "sound"] | None = Field(default=None, description="as in `[privacy.dp]`")
+    mode: str | None = Field(default=None, description="as in `[privacy.dp]`")
+    options: dict[str, Any] | None = Field(default=None, description="as in `[privacy.dp]`")
     sigma: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
     budget: float | None = Field(default=None, ge=0, allow_inf_nan=False, description="as in `[privacy.dp]`")
     data: str | None = Field(
@@ -345,9 +337,11 @@ class Experiment(Settings):
         own = next((each for each in self.clients if each.client == client), None)
         if own is None:
             return self.privacy.dp
-        changes = own.model_dump(include={"mode", "sigma", "budget"}, exclude_none=True)
+        changes = own.model_dump(include={"mode", "options", "sigma", "budget"}, exclude_none=True)
         if changes and "mode" not in changes and self.privacy.dp.mode == "off":
-            changes["mode"] = "sound"
+            changes["mode"] = DPSettings().mode
+        if changes.get("mode", self.privacy.dp.mode) != self.privacy.dp.mode:
+            changes.setdefault("options", {})  # those of one mode mean nothing to another
         if "sigma" in changes:
             changes["target_epsilon"] = None
         return self.privacy.dp.model_copy(update=changes)
@@ -412,6 +406,7 @@ _EXPECTED = {
     "string_too_short": "text that is not empty",
     "bool_type": "true or false",
     "tuple_type": "a list",
+    "dict_type": "a section of options",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
@@ -459,21 +454,21 @@ def _toml_lines(options: Mapping[str, Any], parent: str = "") -> Iterator[str]:
         if value is not None and not isinstance(value, Mapping) and not _is_tables(value):
             yield f"{key} = {_toml_value(value)}"
     for section, values in options.items():
-        if isinstance(values, Mapping):
+        if isinstance(values, Mapping) and values:
             yield f"\n[{parent}{section}]"
             yield from _toml_lines(values, f"{parent}{section}.")
         elif _is_tables(values):
             for each in values:
                 yield f"\n[[{parent}{section}]]"
-                yield from _toml_lines(each)
+                yield from _toml_lines(each, f"{parent}{section}.")
 
 
 def _is_tables(value: Any) -> bool:
     return isinstance(value, tuple) and any(isinstance(each, Mapping) for each in value)
 
 
-def _toml_value(value: bool | int | float | str | tuple[Any, ...]) -> str:
-    if isinstance(value, tuple):
+def _toml_value(value: bool | int | float | str | tuple[Any, ...] | list[Any]) -> str:
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for the one control character that JSON leaves bare.

@@ -24,7 +24,6 @@ from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
-from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import MessageError, RefusedError
 from fedkge.exchange import Download, Table, Upload
@@ -62,7 +61,8 @@ class Participant:
         self.strategy = build_strategy(experiment.federation)
         self.secret = self._secret("rows.secret", simulated)  # where rows that are not shared start
         self.account = self._open_account(simulated)
-        self.public = unrestricted(graph) if self._is_sound else graph  # what may be counted without noise
+        # What may be counted without noise.
+        self.public = self.account.mechanism.public(graph) if self.account else graph
         self.model: Model
         self.round: int  # the last round trained
         self.metadata: Mapping[str, Any]  # what was said of it
@@ -289,10 +289,6 @@ class Participant:
     def dp(self) -> DPSettings:
         return self.experiment.dp_of(self.client)
 
-    @property
-    def _is_sound(self) -> bool:
-        return self.dp.mode == "sound"
-
     def _secret(self, file: str, simulated: bool) -> bytes:
         """A secret of this client: from its disk, or in a simulation from the seed."""
         if simulated:
@@ -325,13 +321,23 @@ class Participant:
             settings = settings.model_copy(
                 update={"learning_rate": settings.learning_rate / settings.decay_by}
             )
-        term = self.strategy.objective(self._client_round(round))
-        added: dict[str, Any] = {} if term is None else {"term": term}
+        view = self._client_round(round)
+        term = self.strategy.objective(view)
         result: TrainResult
         if self.account is None:
-            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, **added)
+            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
         else:
-            result = self.account.train(self.model, rng, settings, round, self.optimizer, **added)
+            decides = {f"reference/{name}": rows for name, rows in view.reference.items()}
+            decides |= {f"memory/{name}": array for name, array in view.memory.items()}
+            result = self.account.train(
+                self.model,
+                rng,
+                settings,
+                round,
+                self.optimizer,
+                term=term,
+                term_arrays=decides if term else None,
+            )
         loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round

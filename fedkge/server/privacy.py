@@ -120,7 +120,7 @@ def check_privacy(experiment: Experiment, shared: Collection[str]) -> None:
     privacy, federation, n = experiment.privacy, experiment.federation, experiment.data.clients
     if not shared:
         return
-    if federation.weighting == "triples" and any(experiment.dp_of(c).mode == "sound" for c in range(n)):
+    if federation.weighting == "triples" and any(experiment.dp_of(c).mode != "off" for c in range(n)):
         raise SettingError(
             "federation.weighting: 'triples' tells how many triples each row has, confidential ones as well; "
             'set federation.weighting = "holders", or privacy.dp.mode = "off"'

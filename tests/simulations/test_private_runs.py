@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from fedkge.client.privacy import MECHANISMS
+from fedkge.client.privacy.sound import Sound
 from fedkge.datasets import load_graph, mark, write_graph
-from fedkge.errors import DataError, SettingError
-from fedkge.experiment import Experiment
+from fedkge.errors import DataError, SettingError, UnknownNameError
+from fedkge.experiment import DPSettings, Experiment, Settings
 from fedkge.server.guarantees import guarantees
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
@@ -197,6 +199,9 @@ def test_secrets_come_from_the_operating_system_outside_simulations(
         ((*HALF, "federation.weighting=triples"), SettingError, r"'triples' tells how many triples"),
         ((*HALF, "clients=[{client=3}]"), SettingError, r"there is no client 3; the last of 3 is 2"),
         ((*HALF, "privacy.dp.mode=paper", "model.name=TransH"), SettingError, "not supported for TransH"),
+        ((*HALF, "privacy.dp.mode=sond"), UnknownNameError, r"unknown DP mode 'sond'.*Did you mean 'sound'"),
+        ((*HALF, "clients=[{client=1, mode='of'}]"), UnknownNameError, r"unknown DP mode 'of'.*'off'"),
+        ((*HALF, "privacy.dp.options.mu=1"), SettingError, r"privacy\.dp\.options\.mu: unknown key"),
     ],
 )
 def test_bad_input_is_refused_before_a_folder_is_made(
@@ -208,10 +213,52 @@ def test_bad_input_is_refused_before_a_folder_is_made(
 
 
 def test_guarantees_are_told_by_client() -> None:
-    account = {"epsilon": 1.0, "delta": 1e-5, "validation": "unrestricted", "simulated_secret": False}
-    found = guarantees({4: {**account, "mode": "sound"}, 2: {**account, "mode": "paper"}})
-    assert found["claimed_or_guaranteed"] == {"2": "claimed", "4": "guaranteed"}
-    assert json.loads(json.dumps(found)) == found
+    account = {"epsilon": 1.0, "delta": 1e-5}
+    sure = {**account, "standing": "guaranteed", "outside": ["test scores"]}
+    told = guarantees(
+        {4: sure, 2: {**account, "standing": "claimed", "outside": ["test scores", "why a claim"]}}
+    )
+    assert told["claimed_or_guaranteed"] == {"2": "claimed", "4": "guaranteed"}
+    assert told["outside_epsilon"] == ["test scores", "why a claim"]
+    assert json.loads(json.dumps(told)) == told
+
+
+class Loud(Sound):
+    """`sound` with as many times the noise as its options say; it pays for that noise."""
+
+    class Options(Settings):
+        times: float = 2.0
+
+    summary = "rows are noised several times over"
+
+    def __init__(self, dp: DPSettings) -> None:
+        super().__init__(dp)
+        self.dp = dp.model_copy(update={"sigma": self.options.times * dp.sigma})
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def test_a_mechanism_from_outside_takes_part_in_a_run_with_options_of_its_own(
+    protected: bool, tiny: Make, secret: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Client 1 has another mode, to which those options mean nothing."""
+    monkeypatch.setitem(MECHANISMS, "loud", Loud)
+    loud = ("privacy.dp.mode=loud", "privacy.dp.options.times=3.0", "clients=[{client=1, mode='sound'}]")
+    make = secret if protected else tiny
+    experiment = make(*HALF, *loud, "federation.rounds=2")
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+    privacy = runs.run(experiment, tmp_path / "loud").summary["privacy"]
+    accounts = privacy["differential_privacy"]
+    assert [accounts[client]["mode"] for client in "012"] == ["loud", "sound", "loud"]
+    assert [accounts[client]["events"][0][0] for client in "012"] == [3.0, 1.0, 3.0]
+    assert set(privacy["claimed_or_guaranteed"].values()) == {SIMULATED}
+    assert "rows are noised several times over" in (tmp_path / "loud" / "report.html").read_text("utf-8")
+
+
+def test_a_client_s_own_options_are_kept_in_the_file(tiny: Make) -> None:
+    experiment = tiny("clients=[{client=1, mode='loud', options={times=4.0, names=['a', 'b']}}, {client=2}]")
+    assert Experiment.from_toml(experiment.to_toml()) == experiment
+    assert experiment.dp_of(1).options == {"times": 4.0, "names": ["a", "b"]}
+    assert experiment.dp_of(2).options == {}
 
 
 def _tables(folder: Path) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 from fedkge.attacks.canaries.canary_bound import Bound, lower_bound
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model, build_model
-from fedkge.client.privacy import delta_of, train_privately
+from fedkge.client.privacy import mechanism_of, train_privately
 from fedkge.client.privacy.accountant import PrivacyLedger, epsilon
 from fedkge.datasets.graph import IntArray, KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
@@ -90,7 +90,8 @@ def audit(
     planted = plant(graph, num_canaries, rng)
     trained = build_model(model, planted.graph, seed)
     scores = {name: np.zeros(num_canaries) for name in ATTACKERS}
-    ledger, delta = PrivacyLedger(), delta_of(dp, planted.graph)
+    mechanism = mechanism_of(dp)
+    ledger, delta = PrivacyLedger(), mechanism.delta(planted.graph)
     for _ in range(rounds):
         before = {name: table.copy() for name, table in trained.tables.items()}
         result = train_privately(trained, planted.graph, rng, training, dp, secret=rng.bytes(32))
@@ -98,7 +99,7 @@ def audit(
             ledger = ledger.add(event)
         for name, watch in ATTACKERS.items():
             scores[name] += watch(planted, trained, before, trained.tables)
-    claimed = epsilon(ledger.events, delta, "prv" if dp.mode == "sound" else "classic")
+    claimed = epsilon(ledger.events, delta, mechanism.accountant)
     return [
         Audit(dp.mode, dp.sigma, name, claimed, delta, lower_bound(found, planted.included, delta, rng))
         for name, found in scores.items()

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.models.model import Model
-from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, sigma_for, steps_within
+from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, steps_within
+from fedkge.client.privacy.mechanism import mechanism_of
 from fedkge.client.privacy.normals import SECRET_BYTES, derived
-from fedkge.client.privacy.plan import Plan, check_delta, delta_of
 from fedkge.client.privacy.training import PrivateResult, train_privately
 from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 from fedkge.experiment import DPSettings, TrainingSettings
 from fedkge.storage import staged
+from fedkge.strategy import Term
 
 __all__ = ["PrivacyAccount", "kept_secret", "simulated_secret"]
 
@@ -83,15 +84,18 @@ class PrivacyAccount:
         self.graph = graph
         self.secret = secret
         self.simulated = simulated
-        self.plan = Plan.of(graph, settings, dp)
-        self.delta = delta_of(dp, graph)
-        self.steps = settings.local_epochs * self.plan.confidential_steps  # in one round
+        mechanism = mechanism_of(dp)
+        self.plan = mechanism.plan(graph, settings)
+        self.delta = mechanism.delta(graph)
+        self.epochs = settings.local_epochs  # in one round
         self._said: set[str] = set()
-        self._say(check_delta(dp, graph))
+        self._say(mechanism.check_delta(graph))
         if dp.target_epsilon is not None:
-            sigma = sigma_for(dp.target_epsilon, self.delta, self.plan.rate, rounds * self.steps)
+            sigma = mechanism.sigma_within(dp.target_epsilon, self.plan, rounds * self.epochs, self.delta)
             dp = dp.model_copy(update={"sigma": sigma})
         self.dp = dp
+        self.mechanism = mechanism_of(dp)
+        self.cost = self.mechanism.cost(self.plan, self.epochs)  # of one round
         self.charges = self._load()
         self._room: dict[PrivacyLedger, int] = {}
         if self.charges and not self._affords():
@@ -99,11 +103,12 @@ class PrivacyAccount:
 
     @property
     def ledger(self) -> PrivacyLedger:
-        ledger = PrivacyLedger()
-        for charge in self.charges:
-            for event in charge.events:
-                ledger = ledger.add(event)
-        return ledger
+        return _added(PrivacyLedger(), (event for charge in self.charges for event in charge.events))
+
+    @property
+    def steps(self) -> int:
+        """Confidential steps of one round."""
+        return sum(event.steps for event in self.cost)
 
     def train(
         self,
@@ -112,41 +117,49 @@ class PrivacyAccount:
         settings: TrainingSettings,
         round: int,
         optimizer: State | None,
+        term: Term | None = None,
+        term_arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> PrivateResult:
-        """One round; it is charged on disk before it starts, so that a round that fails is not free."""
-        digest = self._digest(model, settings, round, optimizer)
+        """One round; it is charged on disk before it starts, so that a round that fails is not free.
+
+        Args:
+            term: what the strategy adds to local training.
+            term_arrays: everything that decides the term, by name: rows as last broadcast, what was kept. A
+                release with another term is another release, and must not get the same noise.
+        """
+        if term is not None and term_arrays is None:
+            raise TypeError("a term needs `term_arrays`: what decides it decides the release")
+        digest = self._digest(model, settings, round, optimizer, term_arrays or {})
         known = any(charge.digest == digest for charge in self.charges)
         spare = not known and not self._affords()
         secret = derived(self.secret, "round", bytes.fromhex(digest))
         charges = self.charges
         if not known and not spare:
-            self._charge((*charges, Charge(digest, self._next)))
+            self._charge((*charges, Charge(digest, self.cost)))
         result = train_privately(
-            model, self.graph, rng, settings, self.dp, secret, optimizer=optimizer, spare=spare
+            model, self.graph, rng, settings, self.dp, secret, optimizer=optimizer, spare=spare, term=term
         )
         self._say(self._why_spared() if spare else result.why)
         if not known and not spare:
-            self._charge((*charges, Charge(digest, self._next, result.noise)))
+            self._charge((*charges, Charge(digest, self.cost, result.noise)))
         return result
-
-    @property
-    def _next(self) -> tuple[Event, ...]:
-        """What a round costs."""
-        return (Event(self.dp.sigma, self.plan.rate, self.steps),) if self.steps else ()
 
     def _charge(self, charges: tuple[Charge, ...]) -> None:
         self.charges = charges
         self._save()
 
     def spent(self) -> float:
-        """ε so far: by PRV in `sound`; in `paper` by its own conversion, as it claims."""
-        return epsilon(self.ledger.events, self.delta, "prv" if self.dp.mode == "sound" else "classic")
+        """ε so far, by the mechanism's accountant."""
+        return epsilon(self.ledger.events, self.delta, self.mechanism.accountant)
 
     def report(self) -> dict[str, Any]:
         """What anybody may know of it."""
         events, last = self.ledger.events, self.charges[-1] if self.charges else None
         return {
             "mode": self.dp.mode,
+            "standing": self.mechanism.standing(self.simulated),
+            "outside": self.mechanism.outside,
+            "adjacency": self.mechanism.adjacency,
             "epsilon": self.spent(),
             "epsilon_rdp": epsilon(events, self.delta, "rdp"),
             "delta": self.delta,
@@ -154,7 +167,7 @@ class PrivacyAccount:
             "budget_spent": not self._affords(),
             "events": [[event.sigma, event.rate, event.steps] for event in events],
             "noise": last.noise if last else "none",
-            "clip": self.dp.bound,
+            "clip": self.mechanism.bound,
             "simulated_secret": self.simulated,
             "validation": self.dp.validation,
         }
@@ -166,23 +179,23 @@ class PrivacyAccount:
             return True
         if budget == 0:
             return False
-        following = ledger
-        for event in self._next:
-            following = following.add(event)
-        if self.dp.mode == "paper":
-            return epsilon(following.events, self.delta, "classic") <= budget
-        if epsilon(following.events, self.delta, "rdp") <= budget:  # never below PRV, and quick
+        following = _added(ledger, self.cost)
+        accountant = self.mechanism.accountant
+        if accountant == "prv" and epsilon(following.events, self.delta, "rdp") <= budget:  # never below PRV
             return True
-        kinds = {(event.sigma, event.rate) for event in ledger.events}
-        if kinds <= {(self.dp.sigma, self.plan.rate)}:
-            return following.steps <= self._steps_within(PrivacyLedger())
-        return self.steps <= self._steps_within(ledger)
+        if accountant != "prv" or len(self.cost) != 1:
+            return epsilon(following.events, self.delta, accountant) <= budget
+        (event,) = self.cost
+        kinds = {(earlier.sigma, earlier.rate) for earlier in ledger.events}
+        if kinds <= {(event.sigma, event.rate)}:
+            return following.steps <= self._steps_within(PrivacyLedger(), event)
+        return event.steps <= self._steps_within(ledger, event)
 
-    def _steps_within(self, ledger: PrivacyLedger) -> int:
+    def _steps_within(self, ledger: PrivacyLedger, event: Event) -> int:
         assert self.dp.budget is not None
         if ledger not in self._room:
             self._room[ledger] = steps_within(
-                self.dp.budget, self.delta, ledger.events, self.dp.sigma, self.plan.rate
+                self.dp.budget, self.delta, ledger.events, event.sigma, event.rate
             )
         return self._room[ledger]
 
@@ -200,14 +213,23 @@ class PrivacyAccount:
             self._said.add(what)
             _log.warning("client %d: %s", self.client, what)
 
-    def _digest(self, model: Model, settings: TrainingSettings, round: int, optimizer: State | None) -> str:
+    def _digest(
+        self,
+        model: Model,
+        settings: TrainingSettings,
+        round: int,
+        optimizer: State | None,
+        term_arrays: Mapping[str, NDArray[Any]],
+    ) -> str:
         """Everything that decides a release, besides the secret."""
         digest = hashlib.blake2b(digest_size=32)
-        words = [str(round), settings.model_dump_json(), self.dp.model_dump_json(), repr(self.dp.bound)]
+        dp = self.dp.model_dump_json(exclude=None if self.dp.options else {"options"})
+        words = [str(round), settings.model_dump_json(), dp, repr(self.mechanism.bound)]
         words.append(model.settings.model_dump_json())
         arrays: Mapping[str, NDArray[Any]] = {
             **{f"table {name}": table for name, table in model.tables.items()},
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},
+            **{f"term {name}": array for name, array in term_arrays.items()},
             "triples": self.graph.train,
             "marks": self.graph.marks("train"),
         }
@@ -221,11 +243,11 @@ class PrivacyAccount:
     def _save(self) -> None:
         content = [
             {
-                "digest": each.digest,
-                "events": json.loads(PrivacyLedger(each.events).to_json()),
-                "noise": each.noise,
+                "digest": charge.digest,
+                "events": json.loads(PrivacyLedger(charge.events).to_json()),
+                "noise": charge.noise,
             }
-            for each in self.charges
+            for charge in self.charges
         ]
         with staged(self.path, private=True) as path:
             path.write_text(json.dumps(content), encoding="utf-8")
@@ -237,14 +259,20 @@ class PrivacyAccount:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             return tuple(
                 Charge(
-                    str(each["digest"]),
-                    PrivacyLedger.from_json(json.dumps(each["events"])).events,
-                    str(each["noise"]),
+                    str(charge["digest"]),
+                    PrivacyLedger.from_json(json.dumps(charge["events"])).events,
+                    str(charge["noise"]),
                 )
-                for each in content
+                for charge in content
             )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{self.path}: the privacy ledger cannot be read ({error}); what was spent is unknown, so "
                 "start the run anew"
             ) from error
+
+
+def _added(ledger: PrivacyLedger, events: Iterable[Event]) -> PrivacyLedger:
+    for event in events:
+        ledger = ledger.add(event)
+    return ledger

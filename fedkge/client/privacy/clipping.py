@@ -48,7 +48,7 @@ def public_bound(
     norms = [
         triple_norms(
             triple_gradients(model, objective, sampler.batch(places[start : start + batch_size], rng)),
-            model.tables["entity"],
+            model.entity.numpy(),
         )
         for start in range(0, len(places), batch_size)
     ]

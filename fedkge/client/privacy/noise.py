@@ -14,9 +14,8 @@ from fedkge.client.training.negatives import Batch
 from fedkge.client.training.optimizers import Optimizer
 from fedkge.experiment import DPSettings, TrainingSettings
 
-__all__ = ["BLOCK", "DenseNoise", "LazyNoise", "choose_noise"]
+__all__ = ["DenseNoise", "LazyNoise", "choose_noise"]
 
-BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until they are noised and applied
 _WORTH = 0.5  # lazy noise saves if a step reads less than this share of the entities
 
 
@@ -66,7 +65,8 @@ class LazyNoise(DenseNoise):
 
     def before(self, batch: Batch) -> None:
         self._settle("entity", batch.anchors, batch.candidates.reshape(-1))
-        self._settle("relation", batch.relations, batch.relations[:0])
+        if "relation" in self.tables:
+            self._settle("relation", batch.relations, batch.relations[:0])
 
     def after(self, deviation: float, learning_rate: float) -> None:
         self.variance += (learning_rate * deviation) ** 2

@@ -22,9 +22,7 @@ class Statements:
     def __init__(self, model: Model, joint: TripleGradients) -> None:
         self.joint = joint
         self.apart = _apart(model, joint)
-        self.norms: Floats = triple_norms(self.apart, model.tables["entity"]).reshape(
-            joint.coefficients.shape
-        )
+        self.norms: Floats = triple_norms(self.apart, model.entity.numpy()).reshape(joint.coefficients.shape)
 
     def clipped(self, bound: float) -> TripleGradients:
         """The batch again, from statements that are no longer than the bound."""
@@ -42,7 +40,7 @@ class Statements:
 
 def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
     """Every statement as a triple with one candidate, under the slopes that the whole triple gave it."""
-    batch, tables = joint.batch, model.tables
+    batch, entity = joint.batch, model.entity.numpy()
     n = batch.candidates.shape[1]
     single = batch._replace(
         anchors=np.repeat(batch.anchors, n),
@@ -51,13 +49,13 @@ def _apart(model: Model, joint: TripleGradients) -> TripleGradients:
         num_tails=batch.num_tails * n,
         shared=None,
     )
-    h, r = tables["entity"][single.anchors], tables["relation"][single.relations]
+    h, r = entity[single.anchors], model.relation.numpy()[single.relations]
     queries, pull = model.queries(h, r, single.num_tails)
     coefficients = joint.coefficients.reshape(-1, 1)
-    pairs = group(single.candidates, len(tables["entity"]))
+    pairs = group(single.candidates, len(entity))
     at_query = np.empty_like(queries)
     ordered = in_order(coefficients, pairs)
-    query_gradients(joint.comparison, queries, tables["entity"], ordered, pairs, at_query)
+    query_gradients(joint.comparison, queries, entity, ordered, pairs, at_query)
     anchor_rows, relation_rows = pull(at_query)
     return replace(
         joint,

@@ -21,6 +21,7 @@ _SHARED = {
 }
 _UNIONS = {
     "private": "a private set union numbers the rows",
+    "oprf": "rows are numbered by pseudonyms that no client can compute alone",
     "hashed": "a union of keyed hashes numbers the rows",
     "plain": "rows are numbered by their labels in the clear",
 }
@@ -99,6 +100,14 @@ def _protection(experiment: Facts) -> str:
     if mode not in ("", "off"):
         target = privacy.number("dp", "target_epsilon")
         noise = f"σ {privacy.text('dp', 'sigma')}" if target is None else f"noise for ε {target:g}"
-        said.append(f"training is differentially private (mode “{mode}”, {noise})")
+        said.append(f"training is differentially private (mode “{mode}”, {noise}{_worth(mode)})")
     sentence = "; ".join(each for each in said if each)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""
+
+
+def _worth(mode: str) -> str:
+    """What a mechanism does, and what its ε is worth; nothing of one that is not installed here."""
+    from fedkge.client.privacy import MECHANISMS  # seconds to import
+
+    mechanism = MECHANISMS.get(mode)
+    return f"; {mechanism.summary}, and ε is {mechanism.standing()}" if mechanism else ""

@@ -19,7 +19,7 @@ from fedkge.attacks import ATTACKS
 from fedkge.attacks.recorded_run import check_adversary, keep_states
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.client.models import MODELS
-from fedkge.client.privacy import check_training
+from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.client.state import StateFiles
 from fedkge.crypto import Roster
 from fedkge.datasets import (
@@ -209,7 +209,7 @@ def _check_confidential(experiment: Experiment, split: Split) -> None:
     for client, graph in enumerate(split.clients):
         dp = experiment.dp_of(client)
         if dp.mode != "off":
-            check_training(MODELS[experiment.model.name], graph, experiment.training, dp)
+            mechanism_of(dp).check(MODELS[experiment.model.name], graph, experiment.training)
         elif graph.confidential and graph.marks("train").any():
             bare.append(client)
     if bare:
@@ -225,6 +225,9 @@ def _check_names(experiment: Experiment) -> None:
         raise UnknownNameError("strategy", experiment.federation.strategy, STRATEGIES)
     if experiment.model.name not in MODELS:
         raise UnknownNameError("model", experiment.model.name, MODELS)
+    for mode in (experiment.dp_of(client).mode for client in range(experiment.data.clients)):
+        if mode not in ("off", *MECHANISMS):
+            raise UnknownNameError("DP mode", mode, ("off", *MECHANISMS))
     for attack in experiment.adversary.attacks:
         if attack not in ATTACKS:
             raise UnknownNameError("attack", attack, ATTACKS)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkge import experiment
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.privacy.accountant import Event, epsilon
+from fedkge.client.privacy.sound import Sound
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, TrainingError
@@ -78,7 +78,7 @@ def test_another_default_bound_is_another_release(
     account = opened(tmp_path, marked)
     trained(account, marked)
     steps = account.ledger.steps
-    monkeypatch.setattr(experiment, "SOUND_CLIP", 0.06)
+    monkeypatch.setattr(Sound, "default_clip", 0.06)
     trained(account, marked)
     assert account.ledger.steps == 2 * steps
 

@@ -11,7 +11,7 @@ import pytest
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy.noise import DenseNoise, LazyNoise, choose_noise
 from fedkge.client.privacy.normals import Keystream, derived
-from fedkge.client.privacy.steps import SoundStep
+from fedkge.client.privacy.sound import SoundStep
 from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import build_optimizer

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fedkge.client.models import MODELS, Model, build_model
-from fedkge.client.privacy import Plan, PrivateResult, check_delta, delta_of, train_privately
+from fedkge.client.privacy import Plan, PrivateResult, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import Event
-from fedkge.client.privacy.steps import PaperStep, SoundStep
+from fedkge.client.privacy.paper import PaperStep
+from fedkge.client.privacy.sound import SoundStep
 from fedkge.client.training.negatives import Batch
 from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
@@ -128,7 +129,7 @@ def test_sparing_leaves_confidential_triples_out_of_everything(marked) -> None:
 def test_confidential_batches_are_poisson_samples(marked, steps) -> None:
     _, result = train(marked, epochs=60)
     sizes = np.array([len(batch.anchors) for private, batch in steps if private])
-    plan = Plan.of(marked, SMALL, DPSettings())
+    plan = mechanism_of(DPSettings()).plan(marked, SMALL)
     count, rate = plan.num_confidential, plan.rate
     assert result.events == (Event(1.0, rate, len(sizes)),)
     assert len(sizes) == 60 * -(-count // 16)
@@ -158,8 +159,8 @@ def test_the_paper_leaves_other_rows_without_noise(marked, steps) -> None:
 
 @pytest.mark.parametrize(("unrestricted_count", "confidential_count"), [(30, 10), (10, 30), (5, 5), (0, 4)])
 def test_the_order_of_batches_follows_the_ratio(unrestricted_count: int, confidential_count: int) -> None:
-    plan = Plan(unrestricted_count * 10, confidential_count * 10, 10)
-    order = list(plan.order(unrestricted_count, confidential_count, np.random.default_rng(0)))
+    plan = Plan(unrestricted_count * 10, confidential_count * 10, 10, 10, confidential_count)
+    order = list(plan.order(np.random.default_rng(0)))
     assert (order.count(False), order.count(True)) == (unrestricted_count, confidential_count)
     share = confidential_count / (unrestricted_count + confidential_count)
     for length in range(1, len(order) + 1):
@@ -177,7 +178,7 @@ def test_without_a_clip_sound_training_takes_a_small_one(marked) -> None:
     (given, first), (default, second) = (train(marked, dp) for dp in (DPSettings(clip=0.03), DPSettings()))
     assert (first.clip, second.clip) == (0.03, 0.03)
     np.testing.assert_array_equal(given.tables["entity"], default.tables["entity"])
-    assert DPSettings(mode="paper").bound is None  # it looks at each batch
+    assert mechanism_of(DPSettings(mode="paper")).bound is None  # it looks at each batch
     with pytest.raises(SettingError, match=r'privacy\.dp\.percentile: mode "sound" takes no percentile'):
         train(marked, DPSettings(percentile=50))
 
@@ -191,13 +192,13 @@ def test_no_confidential_triples_are_refused(marked) -> None:
 
 def test_delta_must_be_below_one_over_the_confidential_triples(marked) -> None:
     count = int(marked.marks("train").sum())
-    assert delta_of(DPSettings(), marked) < 1 / count
+    assert mechanism_of(DPSettings()).delta(marked) < 1 / count
     with pytest.raises(
         SettingError, match=rf"0\.01 is not below 1 / {count} .* set privacy\.dp\.delta = 0\.004"
     ):
         train(marked, DPSettings(delta=0.01))
-    assert "not below" in check_delta(DPSettings(mode="paper", delta=0.01), marked)
-    assert delta_of(DPSettings(mode="paper"), marked) == 1 / len(marked.train)
+    assert "not below" in mechanism_of(DPSettings(mode="paper", delta=0.01)).check_delta(marked)
+    assert mechanism_of(DPSettings(mode="paper")).delta(marked) == 1 / len(marked.train)
 
 
 def test_transm_must_not_count_confidential_triples(marked) -> None:

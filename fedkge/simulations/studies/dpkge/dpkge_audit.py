@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fedkge.attacks.canaries.privacy_audit import Audit, audit
+from fedkge.client.privacy import MECHANISMS
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.simulations.studies.cells import Row, TableCell, Workshop
 from fedkge.simulations.studies.dpkge.dpkge_cells import Mode, graph_of
@@ -63,7 +64,7 @@ def _row(found: Audit) -> Row:
     return {
         "attacker": found.attacker,
         "epsilon": found.claimed,
-        "epsilon_is": "claimed" if found.mode == "paper" else "guaranteed",
+        "epsilon_is": MECHANISMS[found.mode].standing(),
         "at_least": found.bound.epsilon,
         "correct": found.bound.correct,
         "guesses": found.bound.guesses,

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from fedkge.client.models import Model, build_model
-from fedkge.client.privacy import delta_of, train_privately
+from fedkge.client.privacy import MECHANISMS, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import epsilon
 from fedkge.client.privacy.clipping import public_bound
 from fedkge.client.training.evaluate import evaluate
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 Method = Literal["NDP", "U", "DPKGE", "FullDP"]
-Mode = Literal["off", "paper", "sound"]
+Mode = str  # "off", or a name of MECHANISMS
 
 # The paper has no WN18RR; its FB15k leaks test triples, and its other graphs are not public or too large.
 DATASETS = {"quick": ("FB15k-237",), "full": ("FB15k-237", "WN18RR")}
@@ -125,17 +125,17 @@ def train_cell(cell: Cell) -> Trained:
     if cell.method in ("NDP", "U"):
         return _train_openly(cell, graph, learnt)
     choice, rng = _CHOICES[cell.model], draw(cell.seed, _DRAW)
-    counted = unrestricted(graph) if cell.mode == "sound" else graph  # whose triples may weigh relations
-    model = build_model(choice.model, counted, cell.seed)
-    rate = choice.learning_rate if cell.mode == "sound" else choice.paper_rate
-    settings = _training(choice, rate, len(graph.train))
     dp = _privacy(cell, choice)
-    if cell.mode == "sound" and cell.percentile is not None:
+    mechanism = mechanism_of(dp)
+    model = build_model(choice.model, mechanism.public(graph), cell.seed)
+    rate = choice.learning_rate if mechanism.guaranteed else choice.paper_rate
+    settings = _training(choice, rate, len(graph.train))
+    if mechanism.guaranteed and cell.percentile is not None:
         bound = _percentile_of_norms(model, unrestricted(learnt), settings, rng, cell.percentile)
         dp = dp.model_copy(update={"clip": bound})
     secret = blake2b(repr(cell).encode(), digest_size=32).digest()
     result = train_privately(model, learnt, rng, settings, dp, secret, epochs=cell.epochs)
-    delta = delta_of(dp, learnt)
+    delta = mechanism.delta(learnt)
     return Trained(
         cell,
         model,
@@ -180,7 +180,7 @@ def _privacy(cell: Cell, choice: _Choice) -> DPSettings:
     return DPSettings(
         mode=cell.mode,
         sigma=cell.sigma or 1.0,
-        clip=clip if cell.mode == "sound" and cell.percentile is None else None,
+        clip=clip if MECHANISMS[cell.mode].guaranteed and cell.percentile is None else None,
         percentile=cell.percentile or 20.0,
     )
 

@@ -31,7 +31,7 @@ def plot_trade_off(frame: pd.DataFrame) -> Figure:
                 color=_COLOURS[mode],
                 linestyle=_LINES[method],
                 marker="o" if method == "DPKGE" else "s",
-                label=f"{method}, {mode} ({'claimed' if mode == 'paper' else 'guaranteed'})",
+                label=f"{method}, {mode} ({line['epsilon_is'].iloc[0]})",
             )
         axis.legend(fontsize="small")
     return figure

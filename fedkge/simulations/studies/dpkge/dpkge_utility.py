@@ -7,6 +7,7 @@ from math import nan
 
 import pandas as pd
 
+from fedkge.client.privacy import MECHANISMS
 from fedkge.simulations.studies.cells import Key, Row, TableCell, Workshop
 from fedkge.simulations.studies.dpkge.dpkge_cells import (
     DATASETS,
@@ -140,7 +141,8 @@ def _clip_rows(trained: Trained) -> list[Row]:
 
 
 def _losses(trained: Trained) -> Iterator[Row]:
-    batches = "unrestricted" if trained.cell.mode == "sound" else "all"
+    mechanism = MECHANISMS.get(trained.cell.mode)
+    batches = "unrestricted" if mechanism and mechanism.hides_counts else "all"
     for kind, losses in ((batches, trained.losses), ("confidential", trained.confidential_losses)):
         for epoch, loss in enumerate(losses, start=1):
             yield {"epoch": epoch, "batches": kind, "loss": loss}
@@ -156,16 +158,17 @@ def _clip_score(cell: Cell) -> Score:
 def _row(trained: Trained) -> Row:
     cell = trained.cell
     score = cell.published or _UNPUBLISHED
+    mechanism = MECHANISMS.get(cell.mode)
     return {
         **_named(cell),
         "clip": trained.clip,
         **measured(trained),
         "published_mr": score.mr,
         "published_hits": score.hits,
-        "epsilon": trained.classic if cell.mode == "paper" else trained.epsilon,
+        "epsilon": trained.epsilon if mechanism is None or mechanism.guaranteed else trained.classic,
         "classic_epsilon": trained.classic,
         "delta": trained.delta,
-        "epsilon_is": {"paper": "claimed", "sound": "guaranteed"}.get(cell.mode, "exact"),
+        "epsilon_is": mechanism.standing() if mechanism else "exact",
         "seconds": trained.seconds,
     }
 

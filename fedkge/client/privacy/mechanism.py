@@ -1,0 +1,317 @@
+"""The contract of a DP mechanism: what its ε is worth, what it refuses, which batches it draws, its step.
+
+A mechanism of another package is registered by an entry point of the group `fedkge.mechanisms`; its name is
+what `privacy.dp.mode` says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.gradients import EntitySums, RelationSums, TripleGradients, triple_gradients
+from fedkge.client.models.model import Model
+from fedkge.client.privacy.accountant import Accountant, Event, sigma_for
+from fedkge.client.privacy.normals import Keystream, derived
+from fedkge.client.privacy.plan import Plan
+from fedkge.client.training.loop import KernelStep, shuffled
+from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.datasets import unrestricted
+from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import DataError, SettingError
+from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings
+from fedkge.plugins import Registry
+from fedkge.strategy import Term
+
+__all__ = ["MECHANISMS", "Batches", "Mechanism", "PrivateStep", "Session", "mechanism_of", "row_sums", "walk"]
+
+BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until they are noised and applied
+_VALIDATED = "validation scores, and so the choice of the best round and the stop: confidential triples enter"
+
+Sums = EntitySums | RelationSums
+
+
+class Session:
+    """What one call of private training has, and randomness that only the secret gives.
+
+    Attributes:
+        choices: decides which confidential triples a step takes.
+        hidden: for whatever depends on which triples were taken, such as their negatives.
+        noise: the stream that noise is drawn from.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        graph: KnowledgeGraph,
+        rng: np.random.Generator,
+        settings: TrainingSettings,
+        plan: Plan,
+        kernel: KernelStep,
+        secret: bytes,
+        term: Term | None,
+    ) -> None:
+        self.model, self.graph, self.rng, self.settings = model, graph, rng, settings
+        self.plan, self.kernel, self.term = plan, kernel, term
+        self.choices = Keystream(derived(secret, "choices"))
+        self.hidden = np.random.default_rng(np.frombuffer(derived(secret, "negatives"), dtype=np.uint32))
+        self.noise = Keystream(derived(secret, "noise"))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What gives the batches of an epoch; each call begins one."""
+
+    unrestricted: Callable[[], Iterator[Batch]]
+    confidential: Callable[[], Iterator[Batch]]
+
+
+class PrivateStep(ABC):
+    """What a mechanism makes of one batch: plain on unrestricted triples, its own on confidential ones."""
+
+    bound: float  # the clipping bound in force
+    noise_name: str
+    why: str = ""  # why noise is not what was asked for
+
+    def __init__(self, kernel: KernelStep, term: Term | None = None) -> None:
+        self.kernel = kernel
+        self.term = term
+
+    @abstractmethod
+    def confidential(self, batch: Batch) -> float:
+        """Move the model; return the mean loss of the batch, which is as private as the batch."""
+
+    def unrestricted(self, batch: Batch) -> float:
+        """An ordinary step."""
+        if self.term is None:
+            return self.kernel(batch)
+        gradients = triple_gradients(self.kernel.model, self.kernel.objective, batch)
+        b, optimizer = len(batch.anchors), self.kernel.optimizer
+        gradients.weigh(np.full(b, 1 / b, dtype=np.float32))
+        optimizer.begin_step()
+        for name, sums in row_sums(self.kernel.model, gradients).items():
+            self.move(name, sums, optimizer.dense)
+        return float(gradients.losses.mean(dtype=np.float64))
+
+    def finish(self) -> None:  # noqa: B027  (most have nothing to do)
+        """The model is about to be released."""
+
+    def move(
+        self, name: str, sums: Sums | None, every: bool, noise: Callable[[Ids, Floats], None] | None = None
+    ) -> None:
+        """Take gradients of a table to its rows, block by block.
+
+        Args:
+            name: of the table.
+            sums: of the gradients of a batch; None: they are all zero.
+            every: whether every row moves, or only those that the batch touched.
+            noise: adds noise to gradients (r, w) of some rows (r,), in place.
+        """
+        table = self.kernel.model.tables[name]
+        touched = sums.touched() if sums else np.empty(0, dtype=np.int32)
+        rows = np.arange(len(table), dtype=np.int32) if every else touched
+        step = max(1, BLOCK // table.shape[1])
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            gradient = sums.rows(block) if sums else np.zeros((len(block), table.shape[1]), np.float32)
+            if noise is not None:
+                noise(block, gradient)
+            extra = self.term.gradient(name, block, table[block]) if self.term else None
+            self.kernel.optimizer.update(name, block, gradient if extra is None else gradient + extra)
+
+
+class Mechanism(ABC):
+    """How a client trains on its confidential triples, and what its ε is worth.
+
+    Subclass it, or one that exists, and override what differs.
+    """
+
+    Options: ClassVar[type[Settings]] = NoOptions  # the schema of [privacy.dp.options]
+    summary: ClassVar[str]  # what is done to confidential triples, within a sentence of a report
+    guaranteed: ClassVar[bool]  # else its ε is a claim, and `doubts` say why
+    hides_counts: ClassVar[bool] = True  # whether confidential triples filter, count, choose and tell nothing
+    accountant: ClassVar[Accountant] = "prv"
+    default_clip: ClassVar[float | None] = None  # None: the bound is not known beforehand
+    adjacency: ClassVar[str] = "a client's triples, and the same with one confidential triple taken out"
+    assumed: ClassVar[tuple[str, ...]] = (
+        "assumed to be public: the vocabulary (every row of it is noised), and how many triples are "
+        "confidential",
+        "ε is per triple and of this run: several triples of one person add up, and so do a triple that is "
+        "listed twice or held by several clients, and other runs on the same triples",
+        "test scores: computed over confidential triples, without noise",
+    )
+    doubts: ClassVar[tuple[str, ...]] = ()  # why its ε is only a claim
+
+    def __init__(self, dp: DPSettings) -> None:
+        self.dp = dp
+        try:
+            self.options = self.Options(**dp.options)
+        except SettingError as error:
+            raise SettingError(f"{'' if self.Options.section else 'privacy.dp.options.'}{error}") from None
+
+    # What it promises.
+
+    @classmethod
+    def standing(cls, simulated: bool = False) -> str:
+        """What its ε is worth; in a simulation, secrets come from the seed."""
+        if not cls.guaranteed:
+            return "claimed"
+        if simulated:
+            return "guaranteed if the client secrets are secret; in this simulation they come from the seed"
+        return "guaranteed"
+
+    @property
+    def outside(self) -> list[str]:
+        """What is assumed, what reaches confidential triples without noise, and why ε is only a claim."""
+        validated = not self.hides_counts or self.dp.validation == "all"
+        return [*self.assumed, *([_VALIDATED] if validated else []), *self.doubts]
+
+    def public(self, graph: KnowledgeGraph) -> KnowledgeGraph:
+        """The triples that may be counted without noise."""
+        return unrestricted(graph) if self.hides_counts else graph
+
+    # What it takes where nothing is given.
+
+    @property
+    def bound(self) -> float | None:
+        """The clipping bound that is known beforehand."""
+        return self.default_clip if self.dp.clip is None else self.dp.clip
+
+    def delta(self, graph: KnowledgeGraph) -> float:
+        """The δ in force: as given, or by the mechanism's rule."""
+        return self.default_delta(graph) if self.dp.delta is None else self.dp.delta
+
+    def default_delta(self, graph: KnowledgeGraph) -> float:
+        """|C|^−1.1 over the confidential triples C."""
+        return float(max(_num_confidential(graph), 2) ** -1.1)
+
+    # What it costs.
+
+    def plan(self, graph: KnowledgeGraph, settings: TrainingSettings) -> Plan:
+        """One epoch; by default as many confidential steps as pass over the confidential triples once."""
+        confidential = _num_confidential(graph)
+        if confidential == 0:
+            raise DataError(
+                f'{graph.name}: no confidential triples, but privacy.dp.mode = "{self.dp.mode}"; mark some '
+                'with data.confidential, or set privacy.dp.mode = "off"'
+            )
+        unrestricted = len(graph.train) - confidential
+        sizes = self.batch_sizes(unrestricted, confidential, settings)
+        return Plan(unrestricted, confidential, *sizes, -(-confidential // sizes[1]))
+
+    def batch_sizes(
+        self, unrestricted: int, confidential: int, settings: TrainingSettings
+    ) -> tuple[int, int]:
+        """How many of the unrestricted and of the confidential triples are in a step, by expectation."""
+        del unrestricted
+        return settings.batch_size, min(settings.batch_size, confidential)
+
+    def cost(self, plan: Plan, epochs: int) -> tuple[Event, ...]:
+        """What some epochs of a plan spend."""
+        steps = epochs * plan.confidential_steps
+        return (Event(self.dp.sigma, plan.rate, steps),) if steps else ()
+
+    def sigma_within(self, target: float, plan: Plan, epochs: int, delta: float) -> float:
+        """The `privacy.dp.sigma` by which so many epochs stay below ε = target."""
+        steps = epochs * plan.confidential_steps
+        return sigma_for(target, delta, plan.rate, steps) if steps else self.dp.sigma
+
+    # What it refuses.
+
+    def check(self, model: type[Model], graph: KnowledgeGraph, settings: TrainingSettings) -> None:
+        """Refuse settings that would not protect, or that private training does not reach."""
+        self.plan(graph, settings)  # refuses what cannot be planned
+        self.check_delta(graph)
+        if settings.device != "cpu":
+            raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
+        if _is_overridden(model, "encode"):
+            raise SettingError(
+                f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
+                "rows, so that clipping its row gradients does not bound it; sound would be a frozen encoder "
+                'whose features are public. Take a model without one, or set privacy.dp.mode = "off"'
+            )
+        if not any(_is_overridden(model, verb) for verb in ("query_tail", "query_head", "queries")):
+            raise SettingError(
+                f"privacy.dp.mode: not yet for {model.__name__}, which has a score but no query: gradients "
+                "of single triples come from the kernels; give it query_tail and query_head, or set "
+                'privacy.dp.mode = "off"'
+            )
+
+    def check_delta(self, graph: KnowledgeGraph) -> str:
+        """What is wrong with δ, if it is not below 1 / |C|: an error where ε is guaranteed."""
+        confidential, delta = _num_confidential(graph), self.delta(graph)
+        if delta * confidential < 1:
+            return ""
+        problem = (
+            f"privacy.dp.delta: {delta:g} is not below 1 / {confidential} confidential triples: publishing "
+            "one of them at random would pass"
+        )
+        if self.guaranteed:
+            raise SettingError(f"{problem}; set privacy.dp.delta = {confidential**-1.1:.3g} or less")
+        return problem
+
+    def check_model(self, model: Model, graph: KnowledgeGraph) -> None:
+        """TransM weighs relations by counts of triples: confidential ones must not enter."""
+        counted = type(model).relation_scale(self.public(graph))
+        if self.hides_counts and not np.array_equal(model.scale.numpy(), counted):
+            raise SettingError(
+                f"the relation weights of {model.settings.name} count confidential triples; build the "
+                "model from the unrestricted ones: build_model(settings, unrestricted(graph), seed)"
+            )
+
+    # What it does.
+
+    @abstractmethod
+    def batches(self, session: Session) -> Batches:
+        """How the batches of an epoch are drawn, and their negatives."""
+
+    @abstractmethod
+    def step(self, session: Session) -> PrivateStep:
+        """What one call of training does with its batches."""
+
+
+def mechanism_of(dp: DPSettings) -> Mechanism:
+    """The mechanism that settings name, with its options checked; `off` is none."""
+    return MECHANISMS[dp.mode](dp)
+
+
+def walk(
+    sampler: NegativeSampler, triples: NDArray[np.int64], size: int, rng: np.random.Generator
+) -> Iterator[Batch]:
+    """Batches in which each of these triples of a sampler, given by number, is once, in random order."""
+    for part in shuffled(len(triples), size, rng):
+        yield sampler.batch(triples[part], rng)
+
+
+def row_sums(model: Model, gradients: TripleGradients) -> dict[str, Sums]:
+    """The gradients of a batch by table; a model without an encoder has these two, or the first alone."""
+    sums: dict[str, Sums] = {"entity": gradients.entity_sums(model.entity.numpy())}
+    if "relation" in model.tables:
+        sums["relation"] = gradients.relation_sums(len(model.relation))
+    return sums
+
+
+def confidential_part(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The confidential train triples alone."""
+    return replace(graph, train=graph.train[graph.marks("train")], confidential={})
+
+
+def _num_confidential(graph: KnowledgeGraph) -> int:
+    return int(np.count_nonzero(graph.marks("train")))
+
+
+def _is_overridden(model: type[Model], verb: str) -> bool:
+    return getattr(model, verb, None) is not getattr(Model, verb, None)
+
+
+MECHANISMS: Registry[type[Mechanism]] = Registry(
+    "DP mode",
+    "fedkge.mechanisms",
+    {"sound": "fedkge.client.privacy.sound:Sound", "paper": "fedkge.client.privacy.paper:Paper"},
+)
