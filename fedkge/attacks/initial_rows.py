@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.client.holdings import row_key
 from fedkge.client.models import MODELS
-from fedkge.client.models.initial import seed_key
 from fedkge.exchange import Table
 from fedkge.experiment import Experiment
 
@@ -21,7 +21,7 @@ __all__ = ["initial_rows", "moved"]
 def initial_rows(experiment: Experiment, kind: str, labels: Sequence[str]) -> NDArray[np.float32]:
     """(n, w) the rows of a shared table before any training."""
     model = MODELS[experiment.model.name]
-    return model.initial_table(kind, labels, experiment.model, seed_key(experiment.seed, kind))
+    return model.initial_table(kind, labels, experiment.model, row_key(kind, experiment.seed))
 
 
 def moved(before: Table, step: Table) -> Table:

@@ -7,21 +7,19 @@ from typing import Any
 
 __all__ = ["guarantees"]
 
-Account = Mapping[str, Any]  # what a client says of its private training: "standing" and "outside" in words
+Account = Mapping[str, Any]  # what a client says of its private training
 
 
 def guarantees(accounts: Mapping[int, Account]) -> dict[str, Any]:
     """The keys of the section `privacy` that concern ε; without private training they are null."""
     if not accounts:
         return {"epsilon": None, "delta": None, "claimed_or_guaranteed": None}
-    told = {str(client): account for client, account in sorted(accounts.items())}
+    reports = {str(client): dict(account) for client, account in sorted(accounts.items())}
+    outside = dict.fromkeys(line for report in reports.values() for line in report.pop("outside"))
     return {
-        "epsilon": {client: account["epsilon"] for client, account in told.items()},
-        "delta": {client: account["delta"] for client, account in told.items()},
-        "claimed_or_guaranteed": {client: account["standing"] for client, account in told.items()},
-        "outside_epsilon": list(dict.fromkeys(line for each in told.values() for line in each["outside"])),
-        "differential_privacy": {
-            client: {key: value for key, value in account.items() if key not in ("standing", "outside")}
-            for client, account in told.items()
-        },
+        "epsilon": {client: report["epsilon"] for client, report in reports.items()},
+        "delta": {client: report["delta"] for client, report in reports.items()},
+        "claimed_or_guaranteed": {client: report["standing"] for client, report in reports.items()},
+        "outside_epsilon": list(outside),
+        "differential_privacy": reports,
     }

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from safetensors.numpy import load_file
 
+from fedkge.client.models import MODELS, Encoded
+from fedkge.client.models.translations import TransE
+from fedkge.client.participant import Participant
 from fedkge.errors import FederationError, SettingError
 from fedkge.exchange import Table
 from fedkge.experiment import Experiment, Settings
@@ -186,32 +189,41 @@ def test_what_a_model_does_not_have_cannot_be_shared(tmp_path: Path, monkeypatch
 
 def test_weights_travel_beside_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model with an array of its own, which training moves: all clients end with the same one."""
-    from fedkge.client import participant
 
     class Weighted(FedE):
         shared = ("entity", "matrix")
 
-    built: list[Any] = []
-    build, train = participant.build_from, participant.Participant._train
+    class Moved(TransE):
+        """TransE with an array of its own, which does not change a score."""
 
-    def with_weights(*arguments: Any) -> Any:
-        model = build(*arguments)
-        model.weights = {"matrix": np.ones((2, 2, 3), dtype=np.float32)}
-        built.append(model)
-        return model
+        @classmethod
+        def weight_shapes(cls, settings: Any, graph: Any) -> dict[str, tuple[int, ...]]:
+            return {"matrix": (2, 2, 3)}
 
-    def moving(self: Any, round: int) -> None:
+        def encode(self) -> Encoded:
+            return Encoded(self["entity"] + 0 * self["matrix"].sum(), self["relation"])
+
+    ended: list[NDArray[np.float32]] = []
+    train, test = Participant._train, Participant.test
+
+    def moving(self: Participant, round: int) -> None:
         train(self, round)
         self.model.weights["matrix"] += np.float32(self.client)  # 0, 1, 2: one in the mean
 
+    def tested(self: Participant, download: Any) -> Any:
+        upload = test(self, download)
+        ended.append(self.model.weights["matrix"] - self._start["matrix"].reshape(2, 2, 3))
+        return upload
+
+    monkeypatch.setitem(MODELS, "Moved", Moved)
     monkeypatch.setitem(STRATEGIES, "Weighted", Weighted)
-    monkeypatch.setattr(participant, "build_from", with_weights)
-    monkeypatch.setattr(participant.Participant, "_train", moving)
+    monkeypatch.setattr(Participant, "_train", moving)
+    monkeypatch.setattr(Participant, "test", tested)
     for name, changes in {"open": PLAIN, "secure": SECURE}.items():
-        built.clear()
-        run(experiment("Weighted", "federation.rounds=2", *changes), tmp_path / name)
-        for model in built[-3:]:  # each client went back to the best round, the second
-            np.testing.assert_allclose(model.weights["matrix"], 3.0, atol=1e-6)
+        run(experiment("Weighted", "federation.rounds=2", "model.name=Moved", *changes), tmp_path / name)
+    assert len(ended) == 6
+    for moved in ended:  # the second round is the best
+        np.testing.assert_allclose(moved, 2.0, atol=1e-6)
 
 
 def test_what_only_says_what_it_shares_runs_over_sums(monkeypatch: pytest.MonkeyPatch) -> None:
