@@ -45,7 +45,7 @@ from fedkge.simulations.runs.engines import NodeConfig, open_grid
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.runs.tracking import check_trackers, tracked
 from fedkge.storage import storage_errors
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import STRATEGIES, check_shared
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run", "run_or_resume"]
 
@@ -108,7 +108,10 @@ def run(
     split = split or divide(experiment)
     experiment = _with_clients(experiment, split)
     _check_clients(experiment)
-    check_strategy(experiment)
+    strategy = check_strategy(experiment)
+    kind, graph = MODELS[experiment.model.name], split.clients[0]
+    known = [*kind.table_specs(experiment.model), *kind.weight_shapes(experiment.model, graph)]
+    check_shared(experiment.federation.strategy, strategy.shared, experiment.model.name, known)
     check_adversary(experiment)
     if experiment.federation.strategy == "Central":
         split = _pooled(split)
