@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 
 from fedkge.exchange import Table, Upload, decode, encode
 from fedkge.experiment import Experiment
-from fedkge.server.aggregation import mean_over_holders
+from fedkge.server.sums.open import mean_step
 from fedkge.simulations.runs.run import run
 
 AUTHORS_SECONDS = 33.0  # one round of the FedR authors' code at these settings, on a machine like this one
@@ -100,8 +100,9 @@ def large_uploads(count: int = 20, rows: int = 13_359, dim: int = 128) -> RichTa
     for client in range(count):
         table = Table(np.arange(rows), rng.normal(size=(rows, dim)).astype(np.float32))
         sent.append(encode(Upload(1, client, {"entity": table})))
-    uploads = [decode(raw, Upload) for raw in sent]
-    mean_over_holders(uploads, "entity")
+    steps = {client: decode(raw, Upload).tables["entity"] for client, raw in enumerate(sent)}
+    held = {client: np.arange(rows) for client in steps}
+    mean_step(rows, dim, steps, held, {client: np.ones(rows) for client in steps})
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     size = sum(map(len, sent)) / 2**20
     table = RichTable("uploads", "their bytes (MB)", "memory grew by (MB)", "copies")

@@ -183,8 +183,9 @@ def test_what_a_model_does_not_have_cannot_be_shared(tmp_path: Path, monkeypatch
         shared = ("entity", "context")
 
     monkeypatch.setitem(STRATEGIES, "Contextual", Contextual)
-    with pytest.raises(FederationError, match="Contextual shares 'context', which TransE does not have"):
+    with pytest.raises(SettingError, match="Contextual shares 'context', which TransE does not have"):
         run(experiment("Contextual", *PLAIN), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_travel_beside_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

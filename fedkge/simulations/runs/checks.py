@@ -17,7 +17,7 @@ from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
 from fedkge.server.app import check_strategy
 from fedkge.simulations.runs.attacking import check_attacks
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import STRATEGIES, build_strategy, check_shared
 
 __all__ = ["check_federation", "check_folder", "check_names"]
 
@@ -50,9 +50,19 @@ def check_federation(experiment: Experiment, split: Split) -> None:
     """Refuse what these clients cannot do together; the split is the one that they will train on."""
     _check_clients(experiment)
     check_strategy(experiment)
+    _check_parameters(experiment, split)
     check_adversary(experiment)
     check_attacks(experiment.adversary)
     _check_confidential(experiment, split)
+
+
+def _check_parameters(experiment: Experiment, split: Split) -> None:
+    """Refuse options that model or strategy do not take, and a strategy that shares what the model lacks."""
+    settings, federation = experiment.model, experiment.federation
+    model, strategy = MODELS[settings.name], build_strategy(federation)
+    model.options_of(settings)
+    known = [*model.table_specs(settings), *model.weight_shapes(settings, split.clients[0])]
+    check_shared(federation.strategy, strategy.shared, settings.name, known)
 
 
 def _check_clients(experiment: Experiment) -> None:
