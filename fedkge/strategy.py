@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedkge.errors import SettingError
 from fedkge.exchange import Table
-from fedkge.experiment import FederationSettings, NoOptions, Settings
+from fedkge.experiment import FederationSettings, NoOptions, Settings, options_of
 from fedkge.plugins import Registry
 
 __all__ = ["STRATEGIES", "ClientRound", "Strategy", "Term", "build_strategy", "check_shared"]
@@ -122,7 +122,8 @@ STRATEGIES: Registry[type[Strategy]] = Registry(
 def build_strategy(settings: FederationSettings) -> Strategy:
     """The strategy that an experiment names, with its options."""
     strategy = STRATEGIES[settings.strategy]
-    return strategy(strategy.Options(**settings.options))
+    section = "federation.options"
+    return strategy(options_of(settings.options, strategy.Options, section, settings.strategy))
 
 
 def check_shared(strategy: str, shared: Collection[str], model: str, parameters: Collection[str]) -> None:

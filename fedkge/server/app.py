@@ -44,7 +44,6 @@ def check_strategy(experiment: Experiment) -> type[Strategy]:
     """The class that the experiment names; refuse one that the protection does not allow."""
     name = experiment.federation.strategy
     strategy = STRATEGIES[name]
-    strategy.Options(**experiment.federation.options)
     check_privacy(experiment, strategy.shared)
     if strategy.needs_uploads and strategy.merge is Strategy.merge:
         raise SettingError(f"federation.strategy: {name} sets needs_uploads, and must override merge")

@@ -23,7 +23,7 @@ from fedkge.client.kernels.operators import Backward, Operator, query
 from fedkge.client.models.initial import generator_of, seed_key, uniform_rows
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
-from fedkge.experiment import ModelSettings, NoOptions, Settings
+from fedkge.experiment import ModelSettings, NoOptions, Settings, options_of
 
 __all__ = ["Encoded", "Keys", "Model", "TableSpec"]
 
@@ -320,12 +320,7 @@ class Model(ABC):
     @classmethod
     def options_of(cls, settings: ModelSettings) -> Any:
         """The options of its own, an object of the class `Options`."""
-        if settings.options and cls.Options is NoOptions:
-            raise SettingError(f"model.options.{next(iter(settings.options))}: {cls.__name__} has no options")
-        try:
-            return cls.Options(**settings.options)
-        except SettingError as error:
-            raise SettingError(f"model.options.{error}") from None
+        return options_of(settings.options, cls.Options, "model.options", cls.__name__)
 
 
 def initial_range(settings: ModelSettings) -> float:

@@ -25,7 +25,7 @@ from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
-from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings
+from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings, options_of
 from fedkge.plugins import Registry
 
 __all__ = ["MECHANISMS", "Batches", "Mechanism", "PrivateStep", "Session", "mechanism_of", "row_sums", "walk"]
@@ -135,10 +135,7 @@ class Mechanism(ABC):
 
     def __init__(self, dp: DPSettings) -> None:
         self.dp = dp
-        try:
-            self.options = self.Options(**dp.options)
-        except SettingError as error:
-            raise SettingError(f"{'' if self.Options.section else 'privacy.dp.options.'}{error}") from None
+        self.options = options_of(dp.options, self.Options, "privacy.dp.options", dp.mode)
 
     # What it promises.
 

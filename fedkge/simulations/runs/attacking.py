@@ -10,8 +10,8 @@ from fedkge.attacks import ATTACKS, PROTOCOLS, Attack, Finding, Protocol, View
 from fedkge.attacks.coalition import views_of
 from fedkge.attacks.findings import leakage_of, write_findings
 from fedkge.attacks.recorded_run import RecordedRun
-from fedkge.errors import InputError, SettingError
-from fedkge.experiment import AdversarySettings, Experiment
+from fedkge.errors import InputError
+from fedkge.experiment import AdversarySettings, Experiment, options_of
 from fedkge.seeding import draw
 from fedkge.server.records import Records
 from fedkge.simulations.runs.run_folder import result_of
@@ -37,10 +37,8 @@ def check_attacks(adversary: AdversarySettings, names: Sequence[str] = ()) -> No
 def _attack(name: str, adversary: AdversarySettings) -> Attack:
     """The attack of a name, with its options of the experiment."""
     kind = ATTACKS[name]
-    try:
-        return kind(kind.Options(**adversary.options.get(name, {})))
-    except SettingError as error:
-        raise SettingError(f"adversary.options.{name}.{error}") from None
+    options = adversary.options.get(name, {})
+    return kind(options_of(options, kind.Options, f"adversary.options.{name}", name))
 
 
 def attack_run(
