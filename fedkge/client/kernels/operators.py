@@ -20,14 +20,14 @@ Backward = Callable[[Floats], tuple[Floats, Floats]]
 class Operator(IntEnum):
     """How kernels make a query for tails from a head and its relation, and one for heads from a tail."""
 
-    MOVE = 0  # h + r, and t − r
-    SCALE = 1  # h ∘ r, and t ∘ r
-    MULTIPLY = 2  # complex numbers, the real parts first: h ∘ r, and t ∘ r̄
-    ROTATE = 3  # complex numbers by phases r · unit, and back
-    KEEP = 4  # h, and t: the relation says nothing
+    KEEP = 0  # h, and t: the relation says nothing
+    MOVE = 1  # h + r, and t − r
+    SCALE = 2  # h ∘ r, and t ∘ r
+    MULTIPLY = 3  # complex numbers, the real parts first: h ∘ r, and t ∘ r̄
+    ROTATE = 4  # complex numbers by phases r · unit, and back
 
 
-_MOVE, _SCALE, _MULTIPLY, _ROTATE, _KEEP = (int(operator) for operator in Operator)
+_KEEP, _MOVE, _SCALE, _MULTIPLY, _ROTATE = (int(operator) for operator in Operator)
 _QUARTER = pi / 2
 
 
@@ -50,9 +50,7 @@ def forward(
     """What complex rows are multiplied with (nothing otherwise), and queries (b, w)."""
     queries = np.empty_like(rows)
     half = rows.shape[1] // 2
-    factors = np.empty(
-        (rows.shape[0] if operator in (_MULTIPLY, _ROTATE) else 0, rows.shape[1]), dtype=np.float32
-    )
+    factors = np.empty((rows.shape[0] if operator >= _MULTIPLY else 0, rows.shape[1]), dtype=np.float32)
     for b in range(rows.shape[0]):
         sign = np.float32(1) if b < num_tails else np.float32(-1)
         if operator == _MOVE:
@@ -62,8 +60,7 @@ def forward(
             for k in range(rows.shape[1]):
                 queries[b, k] = rows[b, k] * relations[b, k]
         elif operator == _KEEP:
-            for k in range(rows.shape[1]):
-                queries[b, k] = rows[b, k]
+            queries[b] = rows[b]
         else:
             if operator == _MULTIPLY:
                 for k in range(half):
@@ -99,10 +96,7 @@ def backward(
                 at_rows[b, k] = slopes[b, k] * relations[b, k]
                 at_relations[b, k] = slopes[b, k] * rows[b, k]
         elif operator == _KEEP:
-            for k in range(rows.shape[1]):
-                at_rows[b, k] = slopes[b, k]
-            for k in range(relations.shape[1]):
-                at_relations[b, k] = 0
+            at_rows[b], at_relations[b] = slopes[b], 0
         else:
             _multiply(slopes, factors, np.float32(-1), b, at_rows)
             if operator == _MULTIPLY:
