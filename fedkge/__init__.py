@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedkge.simulations.trained.prediction import predict
     from fedkge.strategy import STRATEGIES
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ATTACKS",
     "FORMATS",
