@@ -65,8 +65,5 @@ def serve(
     federation = Federation(experiment, records, observer)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
-    if outcome.labels:
-        tables = {name: outcome.tables[name].rows for name in outcome.labels}
-        records.write_tables("shared", tables, outcome.labels)
     records.write_json("summary.json", content)
     return content

@@ -63,7 +63,6 @@ class Outcome:
     per_client: Mapping[int, Mapping[str, MetricSums]]
     digests: Mapping[int, str]
     tables: Mapping[str, Table]  # offsets of the shared rows from their initial rows
-    labels: Mapping[str, tuple[str, ...]]
     setup_seconds: float  # until every client had joined
     seconds: float  # from then on
     privacy: Privacy
@@ -188,7 +187,6 @@ class Federation:
             },
             final.digests,
             self.sums.outcome(self.tables),
-            self.sums.labels,
             setup,
             time.perf_counter() - joined,
             replace(privacy, accounts=_accounts(final.said)),

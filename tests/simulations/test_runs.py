@@ -48,8 +48,6 @@ def test_every_strategy_runs_and_leaves_a_complete_folder(strategy: str, tiny: T
         graph = load_graph(out / "data" / f"client-{number}")
         assert tables["entity"].shape == (graph.num_entities, 8)
         assert np.isfinite(tables["relation"]).all()
-    shared = STRATEGIES[strategy].shared
-    assert (out / "embeddings" / "shared.safetensors").exists() == bool(shared)
 
 
 def test_a_name_of_this_process_alone_is_refused_where_workers_look_it_up(

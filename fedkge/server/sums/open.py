@@ -106,10 +106,6 @@ class OpenSums(Sums):
         del clip_rate  # nothing is clipped
         return Privacy.without_protection(self.shapes)
 
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]:
-        return {name: listing.names for name, listing in self.listings.items()}
-
     def _unite(self, name: str, shape: Shape, uploads: Mapping[int, Upload]) -> int:
         """Give every label its row, sorted, so that the order of arrival does not matter; return how many."""
         if shape.kind == "weights":

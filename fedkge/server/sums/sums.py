@@ -120,11 +120,6 @@ class Sums(ABC):
         """How many clients hold each shared row, where that is all the server knows."""
         return {}
 
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """The label of each row of the shared tables, where the server knows them."""
-        return {}
-
     def outcome(self, tables: Tables) -> Tables:
         """The tables in an order that does not differ from run to run."""
         return tables
