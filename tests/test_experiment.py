@@ -293,9 +293,16 @@ def test_a_setting_that_is_added_later_leaves_digests_alone():
 def test_a_default_that_changes_needs_a_new_schema_number():
     """Otherwise an old and a new experiment that say the same would have one digest and two results."""
     defaults = json.loads(Experiment().to_json())
+
+    def check(section: str, then: dict, now: dict) -> None:
+        for key, value in then.items():
+            if isinstance(value, dict) and value:
+                check(f"{section}.{key}", value, now[key])
+            else:
+                assert now.get(key, value) == value, f"{section}.{key}: raise experiment.SCHEMA"
+
     for section, options in DEFAULTS_OF_SCHEMA_1.items():
-        for key, value in options.items():
-            assert defaults[section].get(key, value) == value, f"{section}.{key}: raise experiment.SCHEMA"
+        check(section, options, defaults[section])
 
 
 DEFAULTS_OF_SCHEMA_1 = {

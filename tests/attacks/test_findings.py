@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedkge.attacks.findings import COLUMNS, Finding, leakage_of, summarised, worst, write_findings
-from fedkge.simulations.runs.csv_tables import read_rows
+from fedkge.simulations.runs.run_folder import read_rows
 
 MEASURED = Finding(
     "membership",

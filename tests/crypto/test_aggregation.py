@@ -16,7 +16,7 @@ from fedkge.crypto import (
     SecureAggregationServer,
 )
 from fedkge.crypto.masks import CHUNK_BYTES
-from fedkge.crypto.rings import RINGS, Ring
+from fedkge.crypto.rings import Ring
 from fedkge.errors import DropoutError, MessageError, RefusedError, SettingError
 from tests.crypto.parties import (
     NOTHING,
@@ -41,7 +41,7 @@ LENGTHS = [0, 1, 7, CHUNK_BYTES // 8 - 1, CHUNK_BYTES // 8 + 1, CHUNK_BYTES // 4
 def test_the_sum_is_exact_whoever_drops_out_and_when(data: st.DataObject) -> None:
     n = data.draw(st.integers(3, 8))
     t = data.draw(st.integers(max(3, n // 2 + 1), n))
-    ring = data.draw(st.sampled_from(list(RINGS.values())))
+    ring = data.draw(st.sampled_from([WORD32, FIELD61]))
     session = make_session(
         n, data.draw(st.sampled_from([0, 1, 5, 33])), ring=ring, threshold=t, signed=data.draw(st.booleans())
     )
@@ -52,7 +52,7 @@ def test_the_sum_is_exact_whoever_drops_out_and_when(data: st.DataObject) -> Non
     assert Round(session, vectors, last).run().tolist() == exact_sum([vectors[u] for u in survivors], ring)
 
 
-@pytest.mark.parametrize("ring", RINGS.values(), ids=lambda ring: type(ring).__name__)
+@pytest.mark.parametrize("ring", [WORD32, FIELD61], ids=lambda ring: type(ring).__name__)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_sum_is_exact_around_chunk_borders(ring: Ring, length: int) -> None:
     vectors = random_vectors(4, length, ring)

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from fedkge.attacks import ATTACKS
 from fedkge.client.kernels.losses import LOSSES
 from fedkge.client.models import MODELS
+from fedkge.client.privacy import MECHANISMS
 from fedkge.client.training.optimizers import OPTIMIZERS
 from fedkge.datasets import PARTITIONERS
 from fedkge.experiment import ClientSettings, Experiment, Settings
@@ -29,6 +30,8 @@ _NAMES: dict[str, Collection[str]] = {
     "training.loss": LOSSES,
     "federation.strategy": STRATEGIES,
     "adversary.attacks": ATTACKS,
+    "privacy.dp.mode": ("off", *MECHANISMS),
+    "clients.mode": ("off", *MECHANISMS),
 }
 _KINDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`"}
 _BOUNDS = {"ge": "at least {:g}", "gt": "above {:g}", "le": "at most {:g}", "lt": "below {:g}"}

@@ -12,7 +12,7 @@ from fedkge.attacks.coalition import check_adversary
 from fedkge.client.models import MODELS
 from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.datasets import Split
-from fedkge.errors import InputError, SettingError
+from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
 from fedkge.server.app import check_strategy
@@ -36,7 +36,10 @@ def _names_of_workers(experiment: Experiment) -> Iterator[tuple[Registry[Any], s
     yield STRATEGIES, experiment.federation.strategy
     yield MODELS, experiment.model.name
     for client in range(experiment.data.clients):
-        if (mode := experiment.dp_of(client).mode) != "off":
+        mode = experiment.dp_of(client).mode
+        if mode not in ("off", *MECHANISMS):
+            raise UnknownNameError("DP mode", mode, ("off", *MECHANISMS))
+        if mode != "off":
             yield MECHANISMS, mode
 
 

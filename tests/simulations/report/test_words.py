@@ -8,15 +8,15 @@ import pytest
 
 from fedkge.client.privacy import MECHANISMS
 from fedkge.experiment import Experiment, PrivacySettings
-from fedkge.simulations.report.facts import Facts
 from fedkge.simulations.report.words import asked
+from fedkge.simulations.runs.metadata import Metadata
 
 UNIONS = get_args(PrivacySettings.model_fields["union"].annotation)
 
 
 def protection(*changes: str) -> str:
     """The last sentence, which is about protection."""
-    return asked(Facts(Experiment().override(changes).model_dump()))[-1]
+    return asked(Metadata(Experiment().override(changes).model_dump()))[-1]
 
 
 def test_every_union_mode_has_words_of_its_own() -> None:
