@@ -172,12 +172,12 @@ def test_the_strategy_of_the_readme_merges_in_its_own_way(
 
 def test_the_attack_of_the_readme_finds_something_in_a_recorded_view(toured: list[dict[str, object]]) -> None:
     example = next(names for names in toured if "Activity" in names)
-    attack_run = example["attack_run"]
-    findings = attack_run(Path("runs/open"), ["activity"], ["rigorous"])
+    attack = example["attack"]
+    findings = attack("runs/open", ["activity"], protocols=["rigorous"])
     attacked = {(finding.adversary, finding.target) for finding in findings}
     assert attacked >= {("server", 0), ("server", 1), ("server", 2)}
-    assert all(0.7 < finding.value < 0.8 for finding in findings)
-    masked = attack_run(Path("runs/protected"), ["activity"], ["rigorous"])
+    assert all(0.75 < finding.value < 0.85 for finding in findings)
+    masked = attack("runs/protected", ["activity"], protocols=["rigorous"])
     assert {finding.target for finding in masked} == {1, 2}  # the server alone knows no labels
     assert all(abs(finding.value) < 0.4 for finding in masked)  # over 130 entities: four standard deviations
 

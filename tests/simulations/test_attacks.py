@@ -358,3 +358,14 @@ def test_leakage_and_utility_are_drawn_over_epsilon(fede: RecordedRun, tiny: Tin
     publish(fede.folder, attack_run(fede.folder, ["reconstruction"], ["paper"], [0]))
     path = draw_budgets(tmp_path / "budgets.png", [private, fede.folder])
     assert path.stat().st_size > 1000
+
+
+def test_findings_of_other_attacks_stay_in_the_folder(tmp_path: Path) -> None:
+    """Attacking again renews the findings of the same attack alone."""
+    folder = recorded(tmp_path / "run", "federation.strategy=FedE", "adversary.record=last", *PLAIN).folder
+    publish(folder, attack_run(folder, ["membership"], ["rigorous"]))
+    publish(folder, attack_run(folder, ["reconstruction"], ["paper"]))
+    first = RunFolder(folder).findings
+    assert {finding.attack for finding in first} == {"membership", "reconstruction"}
+    publish(folder, attack_run(folder, ["reconstruction"], ["paper"]))
+    assert sorted(map(str, RunFolder(folder).findings)) == sorted(map(str, first))

@@ -14,7 +14,7 @@ from fedkge.errors import InputError
 from fedkge.experiment import AdversarySettings, Experiment, options_of
 from fedkge.seeding import draw
 from fedkge.server.records import Records
-from fedkge.simulations.runs.run_folder import result_of
+from fedkge.simulations.runs.run_folder import RunFolder, result_of
 
 __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
@@ -92,9 +92,14 @@ def nothing_to_attack(experiment: Experiment) -> list[Finding]:
 
 
 def publish(folder: Path, findings: Sequence[Finding]) -> dict[str, Any]:
-    """Put findings into the run's folder: findings.csv, and `leakage` in its summary, which is returned."""
+    """Put findings into the run's folder: findings.csv, and `leakage` in its summary, which is returned.
+
+    They take the place of earlier ones of the same attacks; those of other attacks stay.
+    """
     result = result_of(folder)
-    write_findings(folder / "findings.csv", findings)
-    summary = {**result.summary, "leakage": leakage_of(findings)}
+    renewed = {finding.attack for finding in findings}
+    kept = [finding for finding in RunFolder(folder).findings if finding.attack not in renewed]
+    write_findings(folder / "findings.csv", [*kept, *findings])
+    summary = {**result.summary, "leakage": leakage_of([*kept, *findings])}
     Records(folder).write_json("summary.json", summary)
     return summary
