@@ -57,7 +57,8 @@ def test_the_reference_names_what_the_package_exports(site: Path) -> None:
 
     reference = (site / "reference.html").read_text(encoding="utf-8")
     for name in fedkge.__all__:
-        documented = f"<code>{name}</code>" if name.isupper() else f'id="fedkge.{name}"'  # registries by name
-        assert documented in reference, name
+        # Registries by name; a function that shares its name with a package is documented where it stands.
+        documented = f"<code>{name}</code>" if name.isupper() else rf'id="fedkge\.(?:[\w.]+\.)?{name}"'
+        assert re.search(documented, reference), name
     for name in ("strategy.Strategy.update", "client.models.model.Model.query_tail", "plugins.Registry"):
         assert f'id="fedkge.{name}"' in reference, name
