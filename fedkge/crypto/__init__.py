@@ -1,7 +1,7 @@
 """Cryptographic protocols as pure state machines: bytes in, bytes out, no network, no files, no torch."""
 
 from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
-from fedkge.crypto.fixed_point import Encoded, FixedPoint
+from fedkge.crypto.fixed_point import FixedPoint, FixedPointWords
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.plan import DIGEST_WORDS, Plan, SharedTable
@@ -15,8 +15,8 @@ __all__ = [
     "FIELD61",
     "UNION_MODES",
     "WORD32",
-    "Encoded",
     "FixedPoint",
+    "FixedPointWords",
     "Identity",
     "Journal",
     "Plan",

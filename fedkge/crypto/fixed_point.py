@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from fedkge.crypto.kernels import encode_words
 from fedkge.errors import RefusedError, SettingError
 
-__all__ = ["Encoded", "FixedPoint"]
+__all__ = ["FixedPoint", "FixedPointWords"]
 
 MAX_FRACTION_BITS = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class FixedPointWords:
     """The words to be summed, and how many values the clip changed on the way."""
 
     words: NDArray[np.uint32]  # (n,)
@@ -65,7 +65,7 @@ class FixedPoint:
         """How far a mean over holders may lie from the mean of the values before encoding."""
         return 2.0 ** -(self.fraction_bits + 1)
 
-    def encode(self, values: NDArray[Any], *, out: NDArray[np.uint32] | None = None) -> Encoded:
+    def encode(self, values: NDArray[Any], *, out: NDArray[np.uint32] | None = None) -> FixedPointWords:
         """Values of any shape, flattened; NaN and infinities are refused, since no clip can mend them.
 
         `out` holds the words if given: memory that is used every round need not be fetched anew.
@@ -77,7 +77,7 @@ class FixedPoint:
         num_clipped, num_bad = encode_words(flat, self.clip, 2.0**self.fraction_bits, words.view(np.int32))
         if num_bad:
             raise RefusedError(f"{num_bad} of {len(flat)} values are NaN or infinite; nothing was encoded")
-        return Encoded(words, num_clipped)
+        return FixedPointWords(words, num_clipped)
 
     def decode(
         self, words: NDArray[np.uint32], *, divisor: NDArray[np.int64] | int = 1

@@ -27,7 +27,7 @@ from fedkge.attacks.reconstruction.algorithm import (
     relation_model,
 )
 from fedkge.attacks.reconstruction.alignment import mutual, ranks, superpose
-from fedkge.attacks.reconstruction.holdings import held, masked_presence
+from fedkge.attacks.reconstruction.presence import held, masked_presence
 from fedkge.attacks.reconstruction.relations import Inferred, RelationModel
 from fedkge.attacks.reconstruction.scoring import (
     ClaimScore,

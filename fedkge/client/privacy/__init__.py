@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fedkge.client.privacy.account import PrivacyAccount, kept_secret, simulated_secret
+from fedkge.client.privacy.epoch_plan import EpochPlan
 from fedkge.client.privacy.mechanism import MECHANISMS, Mechanism, mechanism_of
-from fedkge.client.privacy.plan import Plan
 from fedkge.client.privacy.training import PrivateResult, train_privately
 
 __all__ = [
     "MECHANISMS",
+    "EpochPlan",
     "Mechanism",
-    "Plan",
     "PrivacyAccount",
     "PrivateResult",
     "kept_secret",

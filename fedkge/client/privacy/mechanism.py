@@ -18,8 +18,8 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.gradients import EntitySums, RelationSums, TripleGradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Accountant, Event, sigma_for
+from fedkge.client.privacy.epoch_plan import EpochPlan
 from fedkge.client.privacy.normals import Keystream, derived
-from fedkge.client.privacy.plan import Plan
 from fedkge.client.training.loop import KernelStep, shuffled
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets import unrestricted
@@ -28,7 +28,16 @@ from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings, options_of
 from fedkge.plugins import Registry
 
-__all__ = ["MECHANISMS", "Batches", "Mechanism", "PrivateStep", "Session", "mechanism_of", "row_sums", "walk"]
+__all__ = [
+    "MECHANISMS",
+    "Batches",
+    "Mechanism",
+    "PrivateStep",
+    "TrainingSession",
+    "mechanism_of",
+    "row_sums",
+    "walk",
+]
 
 BLOCK = 2**16  # floats of a gradient held at once: they stay in the cache until they are noised and applied
 _VALIDATED = "validation scores, and so the choice of the best round and the stop: confidential triples enter"
@@ -36,7 +45,7 @@ _VALIDATED = "validation scores, and so the choice of the best round and the sto
 Sums = EntitySums | RelationSums
 
 
-class Session:
+class TrainingSession:
     """What one call of private training has, and randomness that only the secret gives.
 
     Attributes:
@@ -51,7 +60,7 @@ class Session:
         graph: KnowledgeGraph,
         rng: np.random.Generator,
         settings: TrainingSettings,
-        plan: Plan,
+        plan: EpochPlan,
         kernel: KernelStep,
         secret: bytes,
     ) -> None:
@@ -175,7 +184,7 @@ class Mechanism(ABC):
 
     # What it costs.
 
-    def plan(self, graph: KnowledgeGraph, settings: TrainingSettings) -> Plan:
+    def plan(self, graph: KnowledgeGraph, settings: TrainingSettings) -> EpochPlan:
         """One epoch; by default as many confidential steps as pass over the confidential triples once."""
         confidential = _num_confidential(graph)
         if confidential == 0:
@@ -185,7 +194,7 @@ class Mechanism(ABC):
             )
         unrestricted = len(graph.train) - confidential
         sizes = self.batch_sizes(unrestricted, confidential, settings)
-        return Plan(unrestricted, confidential, *sizes, -(-confidential // sizes[1]))
+        return EpochPlan(unrestricted, confidential, *sizes, -(-confidential // sizes[1]))
 
     def batch_sizes(
         self, unrestricted: int, confidential: int, settings: TrainingSettings
@@ -194,12 +203,12 @@ class Mechanism(ABC):
         del unrestricted
         return settings.batch_size, min(settings.batch_size, confidential)
 
-    def cost(self, plan: Plan, epochs: int) -> tuple[Event, ...]:
+    def cost(self, plan: EpochPlan, epochs: int) -> tuple[Event, ...]:
         """What some epochs of a plan spend."""
         steps = epochs * plan.confidential_steps
         return (Event(self.dp.sigma, plan.rate, steps),) if steps else ()
 
-    def sigma_within(self, target: float, plan: Plan, epochs: int, delta: float) -> float:
+    def sigma_within(self, target: float, plan: EpochPlan, epochs: int, delta: float) -> float:
         """The `privacy.dp.sigma` by which so many epochs stay below ε = target."""
         steps = epochs * plan.confidential_steps
         return sigma_for(target, delta, plan.rate, steps) if steps else self.dp.sigma
@@ -250,11 +259,11 @@ class Mechanism(ABC):
     # What it does.
 
     @abstractmethod
-    def batches(self, session: Session) -> Batches:
+    def batches(self, session: TrainingSession) -> Batches:
         """How the batches of an epoch are drawn, and their negatives."""
 
     @abstractmethod
-    def step(self, session: Session) -> PrivateStep:
+    def step(self, session: TrainingSession) -> PrivateStep:
         """What one call of training does with its batches."""
 
 

@@ -11,7 +11,7 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.clipping import percentile
-from fedkge.client.privacy.mechanism import Batches, Mechanism, PrivateStep, Session, row_sums, walk
+from fedkge.client.privacy.mechanism import Batches, Mechanism, PrivateStep, TrainingSession, row_sums, walk
 from fedkge.client.privacy.noise import DenseNoise
 from fedkge.client.privacy.statements import Statements
 from fedkge.client.training.loop import KernelStep
@@ -58,14 +58,14 @@ class Paper(Mechanism):
                 'mode = "sound"'
             )
 
-    def batches(self, session: Session) -> Batches:
+    def batches(self, session: TrainingSession) -> Batches:
         """Each triple once, with negatives that confidential triples filter too."""
         sampler = NegativeSampler(session.graph, session.settings)
         marks = session.graph.marks("train")
         part = partial(walk, sampler, size=session.plan.batch, rng=session.rng)
         return Batches(partial(part, np.flatnonzero(~marks)), partial(part, np.flatnonzero(marks)))
 
-    def step(self, session: Session) -> PaperStep:
+    def step(self, session: TrainingSession) -> PaperStep:
         noise, dp = DenseNoise(session.noise), self.dp
         return PaperStep(session.kernel, noise, dp.sigma, dp.clip, dp.percentile)
 

@@ -15,8 +15,8 @@ from fedkge.client.privacy.mechanism import (
     Batches,
     Mechanism,
     PrivateStep,
-    Session,
     Sums,
+    TrainingSession,
     confidential_part,
     row_sums,
     walk,
@@ -51,7 +51,7 @@ class Sound(Mechanism):
                 f"{self.default_clip}"
             )
 
-    def batches(self, session: Session) -> Batches:
+    def batches(self, session: TrainingSession) -> Batches:
         """Known answers are struck out from what is public alone, and from confidential batches never."""
         settings, plan = session.settings, session.plan
         public, private = self.public(session.graph), confidential_part(session.graph)
@@ -67,7 +67,7 @@ class Sound(Mechanism):
         every = np.arange(len(public.train))
         return Batches(partial(walk, sampler, every, plan.unrestricted_batch, session.rng), poisson)
 
-    def step(self, session: Session) -> SoundStep:
+    def step(self, session: TrainingSession) -> SoundStep:
         bound = self.bound
         assert bound is not None  # there is a default
         noise, why = DenseNoise(session.noise), ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event
-from fedkge.client.privacy.mechanism import Mechanism, Session, mechanism_of
+from fedkge.client.privacy.mechanism import Mechanism, TrainingSession, mechanism_of
 from fedkge.client.training.loop import KernelStep, TrainResult, check_loss
 from fedkge.client.training.optimizers import State
 from fedkge.client.training.threads import one_thread
@@ -65,7 +65,7 @@ def train_privately(
     start = perf_counter()
     with one_thread():
         kernel = KernelStep(model, settings, optimizer, term)
-        loop = _Loop(mechanism, Session(model, graph, rng, settings, plan, kernel, secret))
+        loop = _Loop(mechanism, TrainingSession(model, graph, rng, settings, plan, kernel, secret))
         losses = [loop.epoch() for _ in range(count)]
         loop.step.finish()
     open_losses, private_losses = zip(*losses, strict=True)
@@ -86,7 +86,7 @@ def train_privately(
 class _Loop:
     """Epochs of what a mechanism draws and does."""
 
-    def __init__(self, mechanism: Mechanism, session: Session) -> None:
+    def __init__(self, mechanism: Mechanism, session: TrainingSession) -> None:
         self.mechanism, self.session = mechanism, session
         self.step, self.batches = mechanism.step(session), mechanism.batches(session)
         self.steps = 0

@@ -74,7 +74,7 @@ class CellDisplay(RunDisplay):
         return self.track(cell.title)
 
 
-def print_table(table: page.Table) -> None:
+def print_table(table: page.PageTable) -> None:
     """A table of a report, in the terminal."""
     shown = Table(*table.columns, box=None)
     for row in table.rows:

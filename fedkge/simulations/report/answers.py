@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedkge.attacks.findings import Finding, worst
-from fedkge.simulations.report.page import Answer
+from fedkge.simulations.report.page import PageAnswer
 from fedkge.simulations.report.privacy_section import by_client
 from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
 from fedkge.simulations.runs.metadata import Metadata
@@ -17,11 +17,11 @@ LEAK = "Leakage: what can others learn?"
 NOT_ATTACKED = "To measure it, record a run and attack it."
 
 
-def answers(run: RunFolder) -> list[Answer]:
+def answers(run: RunFolder) -> list[PageAnswer]:
     return [_utility(run), _bytes(run), _leakage(run)]
 
 
-def _utility(run: RunFolder) -> Answer:
+def _utility(run: RunFolder) -> PageAnswer:
     test = run.summary.part("utility", "test")
     value = test.number("mrr", "value")
     if value is None:
@@ -33,21 +33,21 @@ def _utility(run: RunFolder) -> Answer:
         f"over {several(test.number('count') or 0, 'test triple')}, with the tables of round "
         f"{run.summary.text('utility', 'best_round')} of {run.last_round}"
     )
-    return Answer(GAIN, figure(value), "test MRR", [line], known)
+    return PageAnswer(GAIN, figure(value), "test MRR", [line], known)
 
 
-def _utility_so_far(run: RunFolder) -> Answer:
+def _utility_so_far(run: RunFolder) -> PageAnswer:
     """An unfinished run has validation scores at most."""
     curve = run.curve("valid", "mrr").get(ALL, [])
     if not curve:
-        return Answer(GAIN, "?", "", ["Nothing was measured."])
+        return PageAnswer(GAIN, "?", "", ["Nothing was measured."])
     round, value = max(curve, key=lambda point: point[1])
-    return Answer(
+    return PageAnswer(
         GAIN, figure(value), "validation MRR so far", [f"in round {round:g}; the test is made at the end"]
     )
 
 
-def _bytes(run: RunFolder) -> Answer:
+def _bytes(run: RunFolder) -> PageAnswer:
     rows = [("up", bytes_of(run.ledger.total("up"))), ("down", bytes_of(run.ledger.total("down")))]
     if run.last_round and run.num_clients:
         share = run.bytes_total / run.last_round / run.num_clients
@@ -64,10 +64,10 @@ def _bytes(run: RunFolder) -> Answer:
             if round is None
             else f"MRR {target:g} was reached in round {round:g} for {price}"
         )
-    return Answer(PRICE, bytes_of(run.bytes_total), f"in {several(run.last_round, 'round')}", lines, rows)
+    return PageAnswer(PRICE, bytes_of(run.bytes_total), f"in {several(run.last_round, 'round')}", lines, rows)
 
 
-def _leakage(run: RunFolder) -> Answer:
+def _leakage(run: RunFolder) -> PageAnswer:
     received = worst([finding for finding in run.findings if not finding.granted])
     granted = worst([finding for finding in run.findings if finding.granted])
     lines = [exposure(run)]
@@ -76,10 +76,10 @@ def _leakage(run: RunFolder) -> Answer:
         reached = f"{granted.metric} {figure(granted.value)}"
         lines.append(f"If also given {granted.granted}: {reached} ({granted.adversary}).")
     if run.findings and received is None:
-        return Answer(LEAK, "none", "of the attacks was possible", lines, rows)
+        return PageAnswer(LEAK, "none", "of the attacks was possible", lines, rows)
     if received is None:
-        return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED], rows)
-    return Answer(LEAK, figure(received.value), received.metric, [sentence_of(received), *lines], rows)
+        return PageAnswer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED], rows)
+    return PageAnswer(LEAK, figure(received.value), received.metric, [sentence_of(received), *lines], rows)
 
 
 def _largest_epsilon(privacy: Metadata) -> list[tuple[str, str]]:

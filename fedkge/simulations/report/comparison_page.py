@@ -9,7 +9,7 @@ from fedkge.simulations.report.answers import GAIN, LEAK, NOT_ATTACKED, PRICE, e
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
 from fedkge.simulations.report.groups import Group, differences, grouped
-from fedkge.simulations.report.page import Answer, Card, Figure, Page, Section, Table
+from fedkge.simulations.report.page import Card, Figure, Page, PageAnswer, PageTable, Section
 from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected
 from fedkge.simulations.report.run_page import environment_rows
 from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
@@ -77,22 +77,22 @@ def _notices(runs: Sequence[RunFolder]) -> list[str]:
     ]
 
 
-def _utility(ranked: Sequence[Group]) -> Answer:
+def _utility(ranked: Sequence[Group]) -> PageAnswer:
     rows = [group.row for group in ranked if group.row]
     if not rows:
-        return Answer(GAIN, "?", "", ["No run has ended."])
+        return PageAnswer(GAIN, "?", "", ["No run has ended."])
     beside = [(row.strategy, f"{figure(row.mrr)} ({interval(row.interval)})") for row in rows[:_MOST_LINES]]
     best = rows[0]
-    return Answer(GAIN, figure(best.mrr), f"test MRR, {best.strategy}", ["with 95 % intervals"], beside)
+    return PageAnswer(GAIN, figure(best.mrr), f"test MRR, {best.strategy}", ["with 95 % intervals"], beside)
 
 
-def _bytes(ranked: Sequence[Group]) -> Answer:
+def _bytes(ranked: Sequence[Group]) -> PageAnswer:
     rows = [group.row for group in ranked if group.row]
     if not rows:
-        return Answer(PRICE, "?", "", ["No run has ended."])
+        return PageAnswer(PRICE, "?", "", ["No run has ended."])
     best = rows[0]
     beside = [(row.strategy, f"{bytes_of(row.bytes_total)}{_less(row, best)}") for row in rows[:_MOST_LINES]]
-    return Answer(PRICE, bytes_of(best.bytes_total), f"per run, {best.strategy}", rows=beside)
+    return PageAnswer(PRICE, bytes_of(best.bytes_total), f"per run, {best.strategy}", rows=beside)
 
 
 def _less(row: Row, than: Row) -> str:
@@ -103,7 +103,7 @@ def _less(row: Row, than: Row) -> str:
     return f", {1 - share:.1%} less" if share < 1 else f", {share:.3g} times as much"
 
 
-def _leakage(ranked: Sequence[Group]) -> Answer:
+def _leakage(ranked: Sequence[Group]) -> PageAnswer:
     attacked = {group.label: most for group in ranked if (most := _most(group))}
     seen: dict[str, list[str]] = {}
     for group in ranked[:_MOST_LINES]:
@@ -111,16 +111,18 @@ def _leakage(ranked: Sequence[Group]) -> Answer:
     lines = [f"{', '.join(labels)}: {sentence}" for sentence, labels in seen.items()]
     failed = [group.label for group in ranked if group.findings and group.label not in attacked]
     if failed and not attacked:
-        return Answer(LEAK, "none", "of the attacks was possible", lines)
+        return PageAnswer(LEAK, "none", "of the attacks was possible", lines)
     if not attacked:
-        return Answer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED])
+        return PageAnswer(LEAK, "?", "not attacked", [*lines, NOT_ATTACKED])
     label, most = max(attacked.items(), key=lambda item: item[1].excess)
     beside = [(name, f"{finding.metric} {figure(finding.value)}") for name, finding in attacked.items()]
     beside += [(name, "not possible") for name in failed]
-    return Answer(LEAK, figure(most.value), f"{most.metric}, {label}", [sentence_of(most), *lines], beside)
+    return PageAnswer(
+        LEAK, figure(most.value), f"{most.metric}, {label}", [sentence_of(most), *lines], beside
+    )
 
 
-def _table(groups: Sequence[Group]) -> Table:
+def _table(groups: Sequence[Group]) -> PageTable:
     rows = [group.row for group in groups if group.row]
     cells = [
         (
@@ -147,15 +149,15 @@ def _table(groups: Sequence[Group]) -> Table:
         "seconds",
     )
     note = "Saved: against FedE's bytes, as counted on the wire." if any(cell[-2] for cell in cells) else ""
-    return Table("Gain and cost", ("setting", *names), cells, "lrrrrrrrrr", note)
+    return PageTable("Gain and cost", ("setting", *names), cells, "lrrrrrrrrr", note)
 
 
-def _targets(groups: Sequence[Group]) -> Table:
+def _targets(groups: Sequence[Group]) -> PageTable:
     """What each needed to reach the target."""
     target = _target(groups)
     rows = [group.row for group in groups if group.row]
     if target is None:
-        return Table("", (), (), "")
+        return PageTable("", (), (), "")
     cells = [
         (row.strategy, "never", "", "")
         if row.rounds_to_target is None
@@ -167,26 +169,26 @@ def _targets(groups: Sequence[Group]) -> Table:
         )
         for row in rows
     ]
-    return Table(f"To reach MRR {target:g}", ("setting", "rounds", "bytes", "saved"), cells, "lrrr")
+    return PageTable(f"To reach MRR {target:g}", ("setting", "rounds", "bytes", "saved"), cells, "lrrr")
 
 
 def _target(groups: Sequence[Group]) -> float | None:
     return groups[0].runs[0].experiment.number("federation", "target_mrr")
 
 
-def _clients(groups: Sequence[Group]) -> Table:
+def _clients(groups: Sequence[Group]) -> PageTable:
     """What each party has of each setting, beside what it has alone; only where all hold the same data."""
     chosen = [group for group in groups if group.row and group.runs[0].strategy != "Central"]
     parted = [group.runs[0] for group in chosen]
     scores = [run.summary.part("utility", "per_client") for run in parted]
     if len({_parties(run) for run in parted}) != 1:
-        return Table("", (), (), "")
+        return PageTable("", (), (), "")
     alone = [_alone(run, parted) for run in parted]
     clients = sorted({client for score in scores for client in score.content}, key=int)
     rows = [(f"client {client}", *map(_against, scores, alone, [client] * len(scores))) for client in clients]
     labels = [group.label for group in chosen]
     note = "In brackets: what a client gains over training alone." if any(alone) else ""
-    return Table(
+    return PageTable(
         "Test MRR by client",
         ("client", *labels),
         rows,
@@ -289,7 +291,7 @@ def _lines(groups: Sequence[Group], by_bytes: bool) -> list[Series]:
     return lines
 
 
-def _runs(groups: Sequence[Group]) -> Table:
+def _runs(groups: Sequence[Group]) -> PageTable:
     rows = [
         (
             group.label,
@@ -305,21 +307,21 @@ def _runs(groups: Sequence[Group]) -> Table:
         for run in group.runs
     ]
     columns = ("setting", "seed", "folder", "test MRR", "rounds", "best", "bytes", "result hash")
-    return Table("The runs", columns, rows, "lrlrrrrl")
+    return PageTable("The runs", columns, rows, "lrlrrrrl")
 
 
-def _settings(groups: Sequence[Group]) -> Table:
+def _settings(groups: Sequence[Group]) -> PageTable:
     """Where they differ, then what they share."""
     flat = [group.runs[0].experiment.flat() for group in groups]
     varied = differences([group.runs[0] for group in groups])
     rest = [name for name in flat[0] if name not in varied and name != "seed"]
     rows = [(name, *(str(settings.get(name, MISSING)) for settings in flat)) for name in (*varied, *rest)]
     columns = ("setting", *(group.label for group in groups))
-    return Table("The experiments, what differs first", columns, rows, "l" * len(columns), folded=True)
+    return PageTable("The experiments, what differs first", columns, rows, "l" * len(columns), folded=True)
 
 
-def _environment(runs: Sequence[RunFolder]) -> Table:
+def _environment(runs: Sequence[RunFolder]) -> PageTable:
     rows = environment_rows(runs[0])
     alike = all(environment_rows(run) == rows for run in runs)
     note = "" if alike else "Of the first run; others were made with something else."
-    return Table("Environment", ("what", "value"), rows, "ll", note, folded=True)
+    return PageTable("Environment", ("what", "value"), rows, "ll", note, folded=True)

@@ -13,13 +13,13 @@ import fedkge
 from fedkge.simulations.report.charts.bars import BarChart
 from fedkge.simulations.report.charts.lines import LineChart
 
-__all__ = ["Answer", "Card", "Figure", "Page", "Section", "Table"]
+__all__ = ["Card", "Figure", "Page", "PageAnswer", "PageTable", "Section"]
 
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageAnswer:
     """One of the three questions, answered in a glance; rows set several side by side, by their names."""
 
     question: str
@@ -45,7 +45,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """Cells as text; `align` has a letter l or r for each column, and a long table starts folded."""
 
     title: str
@@ -73,7 +73,7 @@ class Section:
     items: Sequence[tuple[str, str]] = ()
     cards: Sequence[Card] = ()
     figures: Sequence[Figure] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +86,7 @@ class Page:
     title: str
     question: Sequence[str]
     notices: Sequence[str]
-    answers: Sequence[Answer]
+    answers: Sequence[PageAnswer]
     sections: Sequence[Section]
 
     def html(self) -> str:

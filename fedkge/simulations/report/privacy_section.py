@@ -8,7 +8,7 @@ from math import isfinite
 from fedkge.attacks.findings import Finding
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import NUM_COLOURS, LineChart, Series
-from fedkge.simulations.report.page import Figure, Section, Table
+from fedkge.simulations.report.page import Figure, PageTable, Section
 from fedkge.simulations.report.words import MISSING, epsilon_of, figure, interval
 from fedkge.simulations.runs.run_folder import RunFolder
 
@@ -102,7 +102,7 @@ def leakage_bar(label: str, finding: Finding, colour: int, detail: str) -> Bar:
     )
 
 
-def _found(findings: Sequence[Finding]) -> Table:
+def _found(findings: Sequence[Finding]) -> PageTable:
     rows = [
         (
             each.attack,
@@ -124,13 +124,13 @@ def _found(findings: Sequence[Finding]) -> Table:
     who = ("attack", "protocol", "adversary", "given", "client")
     what = ("metric", "value", "95 % interval", "guessing", "of", "note")
     title = f"All findings ({len(rows)})"
-    return Table(title, (*who, *what), rows[:_MOST_ROWS], "llllrlrrrrl", more, folded=True)
+    return PageTable(title, (*who, *what), rows[:_MOST_ROWS], "llllrlrrrrl", more, folded=True)
 
 
-def _impossible(findings: Sequence[Finding]) -> Table:
+def _impossible(findings: Sequence[Finding]) -> PageTable:
     """Each reason once."""
     rows = dict.fromkeys((each.metric, each.where, each.note) for each in findings if each.value is None)
-    return Table(
+    return PageTable(
         f"Not possible ({len(rows)})", ("metric", "adversary", "why"), list(rows), "lll", folded=True
     )
 
@@ -148,7 +148,7 @@ def budget_section(run: RunFolder) -> Section:
         "What differential privacy bounds",
         items=[_parted(str(line)) for line in privacy.listed("outside_epsilon")],
         figures=[] if chart.is_empty else [Figure.of(chart)],
-        tables=[Table("ε at the end", ("client", "ε", "δ", "standing"), rows, "lrrl")],
+        tables=[PageTable("ε at the end", ("client", "ε", "δ", "standing"), rows, "lrrl")],
     )
 
 

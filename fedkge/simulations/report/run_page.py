@@ -6,7 +6,7 @@ from collections import Counter
 
 from fedkge.simulations.report.answers import answers
 from fedkge.simulations.report.charts.curves import charts
-from fedkge.simulations.report.page import Page, Section, Table
+from fedkge.simulations.report.page import Page, PageTable, Section
 from fedkge.simulations.report.privacy_section import (
     budget_section,
     leakage_section,
@@ -71,20 +71,20 @@ def _unfinished(run: RunFolder) -> list[str]:
     ]
 
 
-def scores_table(run: RunFolder) -> Table:
+def scores_table(run: RunFolder) -> PageTable:
     """MRR, Hits and MR over all clients, of validation and test."""
     rows = [
         (split, *_score_cells(run.summary.part("utility", split)))
         for split in ("valid", "test")
         if run.summary.number("utility", split, "count")
     ]
-    return Table("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr")
+    return PageTable("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr")
 
 
-def _clients(run: RunFolder) -> Table:
+def _clients(run: RunFolder) -> PageTable:
     per_client = run.summary.part("utility", "per_client")
     rows = [(client, *_score_cells(per_client.part(client, "test"))) for client in per_client.content]
-    return Table("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
+    return PageTable("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
 
 
 def _score_cells(scores: Metadata) -> list[str]:
@@ -92,7 +92,7 @@ def _score_cells(scores: Metadata) -> list[str]:
     return [mrr, interval(scores.listed("mrr", "interval"), 4), *others, figure(scores.number("count"), 0)]
 
 
-def _phases(run: RunFolder) -> Table:
+def _phases(run: RunFolder) -> PageTable:
     sums: dict[str, Counter[str]] = {}
     for entry in run.ledger.entries:
         sums.setdefault(entry.phase, Counter())[entry.direction] += entry.bytes
@@ -100,23 +100,23 @@ def _phases(run: RunFolder) -> Table:
         (phase, bytes_of(both["up"]), bytes_of(both["down"]), f"{both.total():,}")
         for phase, both in sums.items()
     ]
-    return Table("Bytes by phase", ("phase", "up", "down", "bytes in all"), rows, "lrrr")
+    return PageTable("Bytes by phase", ("phase", "up", "down", "bytes in all"), rows, "lrrr")
 
 
-def _failures(run: RunFolder) -> Table:
+def _failures(run: RunFolder) -> PageTable:
     counts = Counter((str(row["phase"]), str(row["reason"])) for row in run.failures)
     rows = [(phase, reason, f"{count:,}") for (phase, reason), count in counts.most_common(20)]
-    return Table("Answers that did not come", ("phase", "reason", "times"), rows, "llr")
+    return PageTable("Answers that did not come", ("phase", "reason", "times"), rows, "llr")
 
 
-def _hashes(run: RunFolder) -> Table:
+def _hashes(run: RunFolder) -> PageTable:
     rows = [
         ("folder", run.name),
         ("started", run.environment.text("started")),
         ("experiment hash", run.summary.text("experiment_hash")),
         ("result hash", run.summary.text("result_hash")),
     ]
-    return Table(
+    return PageTable(
         "",
         ("what", "value"),
         [row for row in rows if row[1]],
@@ -125,22 +125,22 @@ def _hashes(run: RunFolder) -> Table:
     )
 
 
-def _settings(run: RunFolder) -> Table:
+def _settings(run: RunFolder) -> PageTable:
     rows = [(name, str(value)) for name, value in run.experiment.flat().items()]
-    return Table("The experiment, every default filled in", ("setting", "value"), rows, "ll", folded=True)
+    return PageTable("The experiment, every default filled in", ("setting", "value"), rows, "ll", folded=True)
 
 
-def _speed(run: RunFolder) -> Table:
+def _speed(run: RunFolder) -> PageTable:
     rows = [
         (words, figure(run.summary.number("speed", name), digits))
         for name, (words, digits) in _SPEEDS.items()
         if run.summary.number("speed", name) is not None
     ]
-    return Table("Time and memory", ("what", "value"), rows, "lr", folded=True)
+    return PageTable("Time and memory", ("what", "value"), rows, "lr", folded=True)
 
 
-def _environment(run: RunFolder) -> Table:
-    return Table("Environment", ("what", "value"), environment_rows(run), "ll", folded=True)
+def _environment(run: RunFolder) -> PageTable:
+    return PageTable("Environment", ("what", "value"), environment_rows(run), "ll", folded=True)
 
 
 def environment_rows(run: RunFolder) -> list[tuple[str, str]]:

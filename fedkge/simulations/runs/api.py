@@ -17,7 +17,7 @@ from fedkge.simulations.report import write_report
 from fedkge.simulations.runs import comparison
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.attacking import attack_run, publish
-from fedkge.simulations.runs.comparison import Comparison, Watch
+from fedkge.simulations.runs.comparison import StrategyComparison, Watch
 from fedkge.simulations.runs.run_folder import RunResult
 
 __all__ = ["attack", "audit", "compare", "open_run", "resume", "run"]
@@ -53,7 +53,7 @@ def compare(
     seeds: int = 1,
     progress: bool = False,
     track: Sequence[str] = (),
-) -> Comparison:
+) -> StrategyComparison:
     """Run several strategies on the same data."""
     chosen = _experiment(experiment)
     folder = Path(out) if out else free_folder(f"{chosen.name}-comparison")

@@ -21,13 +21,13 @@ from fedkge.simulations.runs.run_folder import RunFolder, RunResult
 from fedkge.storage import storage_errors
 from fedkge.strategy import STRATEGIES
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["StrategyComparison", "compare"]
 
 Watch = Callable[[str], Observer]  # a strategy and seed, to whatever shows its run
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StrategyComparison:
     """The rows, and the runs behind them."""
 
     rows: tuple[Row, ...]
@@ -88,7 +88,7 @@ def compare(
     seeds: int = 1,
     watch: Watch | None = None,
     track: Sequence[str] = (),
-) -> Comparison:
+) -> StrategyComparison:
     """Run each strategy once per seed; the seed changes the split too, and all strategies share it.
 
     Runs that are in the folder already are gone on with.
@@ -104,7 +104,7 @@ def compare(
             one = seeded.model_copy(update={"federation": federation})
             observer = watch(f"{name}, seed {seed}") if watch else None
             runs[name].append(run_or_resume(one, folder / f"{name}-seed{seed}", observer, split, track))
-    comparison = Comparison(
+    comparison = StrategyComparison(
         tuple(row_of(name, [result.summary for result in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},
         folder,

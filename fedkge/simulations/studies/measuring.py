@@ -13,9 +13,9 @@ from fedkge.simulations.report import FILE
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.studies import RECIPES, Recipe, Scale
 from fedkge.simulations.studies.cells import StudyCache, TableCell
-from fedkge.simulations.studies.page import reproduction_page
 from fedkge.simulations.studies.reproduction import Reproduction
 from fedkge.simulations.studies.selection import select
+from fedkge.simulations.studies.study_page import reproduction_page
 from fedkge.storage import staged
 
 __all__ = ["Order", "Watch"]

@@ -17,7 +17,7 @@ from fedkge.simulations.studies.fedr.fedr_runs import (
     MODELS,
     NUMBERS,
     STRATEGIES,
-    Federation,
+    FedRFederation,
 )
 from fedkge.strategy import STRATEGIES as KNOWN
 
@@ -49,13 +49,13 @@ def test_full_table_2_has_every_cell_on_the_split_of_the_paper_and_a_clean_one()
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_experiments_are_the_papers(strategy):
-    full = Federation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).experiment
+    full = FedRFederation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).experiment
     check_privacy(full, KNOWN[strategy].shared)
     assert (full.model.name, full.model.dim, full.model.margin, full.seed) == ("RotatE", 128, 10.0, 7)
     assert (full.training.negatives, full.training.batch_size, full.training.local_epochs) == (256, 512, 3)
     assert (full.federation.rounds, full.federation.evaluate_every, full.federation.patience) == (300, 5, 5)
-    assert Federation("DDB14", "fedr", 5, "RotatE", strategy, "quick", 7).settings != (
-        Federation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).settings
+    assert FedRFederation("DDB14", "fedr", 5, "RotatE", strategy, "quick", 7).settings != (
+        FedRFederation("DDB14", "fedr", 5, "RotatE", strategy, "full", 7).settings
     )
 
 
@@ -79,7 +79,7 @@ def test_tables_and_figures_share_their_runs(tmp_path, monkeypatch):
     """A run is made once; figure 3 counts rounds and rows from the same folders as table 2."""
     monkeypatch.setattr(fedr_runs, "QUICK", TINY)
     monkeypatch.setattr(fedr_figures, "TARGETS", (1e-6, 0.999))
-    fede, fedr = (Federation("UMLS", "fedr", 3, "TransE", name, "quick", 0) for name in ("FedE", "FedR"))
+    fede, fedr = (FedRFederation("UMLS", "fedr", 3, "TransE", name, "quick", 0) for name in ("FedE", "FedR"))
     cache = StudyCache(tmp_path)
 
     def rows(cell: TableCell) -> pd.DataFrame:
@@ -105,7 +105,7 @@ def test_tables_and_figures_share_their_runs(tmp_path, monkeypatch):
 
 def test_a_run_that_was_cut_is_gone_on_with(tmp_path, monkeypatch):
     monkeypatch.setattr(fedr_runs, "QUICK", TINY)
-    federation = Federation("UMLS", "fedr", 3, "TransE", "FedR", "quick", 0)
+    federation = FedRFederation("UMLS", "fedr", 3, "TransE", "FedR", "quick", 0)
     whole = federation.result(StudyCache(tmp_path / "whole"))
 
     def stop(now):

@@ -37,7 +37,7 @@ __all__ = [
     "Cell",
     "Method",
     "Mode",
-    "Trained",
+    "TrainedCell",
     "graph_of",
     "measured",
     "train_cell",
@@ -104,7 +104,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedCell:
     """A model and what its training cost."""
 
     cell: Cell
@@ -124,7 +124,7 @@ def graph_of(dataset: str, share: float) -> KnowledgeGraph:
     return mark(_loaded(dataset), f"random:{share}", seed=0)
 
 
-def train_cell(cell: Cell) -> Trained:
+def train_cell(cell: Cell) -> TrainedCell:
     """Train one model; the same cell gives the same bits."""
     graph = graph_of(cell.dataset, 1.0 if cell.method == "FullDP" else cell.share)
     learnt = graph if cell.without is None else _without(graph, cell.without)
@@ -142,7 +142,7 @@ def train_cell(cell: Cell) -> Trained:
     secret = blake2b(repr(cell).encode(), digest_size=32).digest()
     result = train_privately(model, learnt, rng, settings, dp, secret, epochs=cell.epochs)
     delta = mechanism.delta(learnt)
-    return Trained(
+    return TrainedCell(
         cell,
         model,
         graph,
@@ -156,7 +156,7 @@ def train_cell(cell: Cell) -> Trained:
     )
 
 
-def measured(trained: Trained, split: str = "test") -> Mapping[str, float]:
+def measured(trained: TrainedCell, split: str = "test") -> Mapping[str, float]:
     """MRR, Hits@10 in per cent and MR over both sides, each with the ends of its 95 % interval."""
     evaluation = evaluate(trained.model, trained.graph, split, EVERY_SIDE, draw(trained.cell.seed, _DRAW, 1))
     values: dict[str, float] = {}
@@ -170,14 +170,14 @@ def measured(trained: Trained, split: str = "test") -> Mapping[str, float]:
     return values
 
 
-def _train_openly(cell: Cell, graph: KnowledgeGraph, learnt: KnowledgeGraph) -> Trained:
+def _train_openly(cell: Cell, graph: KnowledgeGraph, learnt: KnowledgeGraph) -> TrainedCell:
     choice, rng = _CHOICES[cell.model], draw(cell.seed, _DRAW)
     seen = learnt if cell.method == "NDP" else unrestricted(learnt)
     model = build_model(choice.model, seen, cell.seed)
     settings = _training(choice, choice.learning_rate, len(graph.train))
     result = train(model, seen, rng, settings, epochs=cell.epochs)
     spent = inf if cell.method == "NDP" else 0.0
-    return Trained(cell, model, graph, result.losses, (), None, spent, spent, 0.0, result.seconds)
+    return TrainedCell(cell, model, graph, result.losses, (), None, spent, spent, 0.0, result.seconds)
 
 
 def _privacy(cell: Cell, choice: _Choice) -> DPSettings:

@@ -14,7 +14,7 @@ from fedkge.simulations.studies.dpkge.dpkge_cells import (
     Cell,
     Method,
     Mode,
-    Trained,
+    TrainedCell,
     measured,
     train_cell,
 )
@@ -117,7 +117,7 @@ def share_sweep(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
                         yield _trained_cell(cell, _scores)
 
 
-def _trained_cell(cell: Cell, rows: Callable[[Trained], Iterable[Row]]) -> TableCell:
+def _trained_cell(cell: Cell, rows: Callable[[TrainedCell], Iterable[Row]]) -> TableCell:
     """A cell of a table that takes one trained model."""
 
     def measure(cache: StudyCache) -> Iterable[Row]:
@@ -132,11 +132,11 @@ def measure_cells(cells: Iterable[Cell]) -> pd.DataFrame:
     return pd.DataFrame([_row(train_cell(cell)) for cell in cells])
 
 
-def _scores(trained: Trained) -> list[Row]:
+def _scores(trained: TrainedCell) -> list[Row]:
     return [_row(trained)]
 
 
-def _losses(trained: Trained) -> Iterator[Row]:
+def _losses(trained: TrainedCell) -> Iterator[Row]:
     mechanism = MECHANISMS.get(trained.cell.mode)
     batches = "unrestricted" if mechanism and mechanism.hides_counts else "all"
     for kind, losses in ((batches, trained.losses), ("confidential", trained.confidential_losses)):
@@ -144,7 +144,7 @@ def _losses(trained: Trained) -> Iterator[Row]:
             yield {"epoch": epoch, "batches": kind, "loss": loss}
 
 
-def _row(trained: Trained) -> Row:
+def _row(trained: TrainedCell) -> Row:
     cell = trained.cell
     mechanism = MECHANISMS.get(cell.mode)
     return {

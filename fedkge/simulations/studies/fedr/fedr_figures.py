@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from fedkge.simulations.runs.run_folder import RunFolder, RunResult
 from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
-from fedkge.simulations.studies.fedr.fedr_runs import DATASETS, MODELS, NUMBERS, Federation, partitions_of
+from fedkge.simulations.studies.fedr.fedr_runs import DATASETS, MODELS, NUMBERS, FedRFederation, partitions_of
 from fedkge.simulations.studies.fedr.fedr_tables import FEDR_NOTES, SEEDS, federations, scores
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
@@ -58,7 +58,9 @@ def rounds_to_target(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     for model in MODELS[:1] if scale == "quick" else MODELS:
         for partition in partitions_of("DDB14"):
             for seed in seeds:
-                yield race([Federation("DDB14", partition, 5, model, name, scale, seed) for name in _SHARED])
+                yield race(
+                    [FedRFederation("DDB14", partition, 5, model, name, scale, seed) for name in _SHARED]
+                )
 
 
 @study(
@@ -84,10 +86,10 @@ def loss_curves(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
             for partition in partitions_of(dataset):
                 for strategy in _SHARED:
                     for seed in seeds:
-                        yield losses(Federation(dataset, partition, 5, model, strategy, scale, seed))
+                        yield losses(FedRFederation(dataset, partition, 5, model, strategy, scale, seed))
 
 
-def losses(federation: Federation) -> TableCell:
+def losses(federation: FedRFederation) -> TableCell:
     def measure(cache: StudyCache) -> list[Row]:
         metrics = federation.result(cache).metrics
         lines = metrics[(metrics["split"] == "train") & (metrics["metric"] == "loss")]
@@ -99,7 +101,7 @@ def losses(federation: Federation) -> TableCell:
     return TableCell(federation.keys, measure, federation.settings)
 
 
-def race(federations: Sequence[Federation]) -> TableCell:
+def race(federations: Sequence[FedRFederation]) -> TableCell:
     """Both strategies from the same start, to each target."""
 
     def measure(cache: StudyCache) -> Iterator[Row]:

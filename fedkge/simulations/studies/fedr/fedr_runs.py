@@ -12,7 +12,7 @@ from fedkge.simulations.studies.kept_runs import kept_run
 from fedkge.simulations.studies.published import Published
 from fedkge.simulations.studies.scale import Scale
 
-__all__ = ["CLIENTS", "DATASETS", "MODELS", "NUMBERS", "STRATEGIES", "Federation", "partitions_of"]
+__all__ = ["CLIENTS", "DATASETS", "MODELS", "NUMBERS", "STRATEGIES", "FedRFederation", "partitions_of"]
 
 DATASETS = ("DDB14", "WN18RR", "FB15k-237")
 CLIENTS = (5, 10, 15, 20)
@@ -30,7 +30,7 @@ def partitions_of(dataset: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Federation:
+class FedRFederation:
     """One run of the paper: the defaults of an experiment are its settings."""
 
     dataset: str

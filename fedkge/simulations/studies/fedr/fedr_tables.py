@@ -13,7 +13,7 @@ from fedkge.simulations.studies.fedr.fedr_runs import (
     MODELS,
     NUMBERS,
     STRATEGIES,
-    Federation,
+    FedRFederation,
     partitions_of,
 )
 from fedkge.simulations.studies.scale import Scale
@@ -33,11 +33,11 @@ FEDR_NOTES = (
 SEEDS: Mapping[Scale, int] = {"quick": 1, "full": 3}
 
 
-def federations(scale: Scale, seeds: Sequence[int], strategies: Sequence[str]) -> Iterator[Federation]:
+def federations(scale: Scale, seeds: Sequence[int], strategies: Sequence[str]) -> Iterator[FedRFederation]:
     """The runs of Table 2; quick has TransE on DDB14 with five clients."""
     quick = scale == "quick"
     return (
-        Federation(dataset, partition, clients, model, strategy, scale, seed)
+        FedRFederation(dataset, partition, clients, model, strategy, scale, seed)
         for dataset in DATASETS[: 1 if quick else None]
         for clients in CLIENTS[: 1 if quick else None]
         for model in MODELS[: 1 if quick else None]
@@ -67,7 +67,7 @@ def rotate_on_three(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     for partition_name in partitions_of("DDB14"):
         for strategy in STRATEGIES:
             for seed in seeds:
-                federation = Federation("DDB14", partition_name, 3, "RotatE", strategy, scale, seed)
+                federation = FedRFederation("DDB14", partition_name, 3, "RotatE", strategy, scale, seed)
                 yield scores(federation, _printed("7", federation, METRICS))
 
 
@@ -89,13 +89,13 @@ def client_statistics(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]
                     yield _statistics(dataset, name, clients, seed)
 
 
-def _printed(table: str, federation: Federation, metrics: Sequence[str]) -> dict[str, float | None]:
+def _printed(table: str, federation: FedRFederation, metrics: Sequence[str]) -> dict[str, float | None]:
     names = ("dataset", "clients", "model", "strategy")
     keys = {name: federation.keys[name] for name in names}
     return {metric: NUMBERS.get(table, metric, **keys) for metric in metrics}
 
 
-def scores(federation: Federation, published: Mapping[str, float | None]) -> TableCell:
+def scores(federation: FedRFederation, published: Mapping[str, float | None]) -> TableCell:
     """A run as a cell: some test metrics beside what was printed."""
 
     def measure(cache: StudyCache) -> list[Row]:

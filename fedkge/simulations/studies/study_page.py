@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
-from fedkge.simulations.report.page import Answer, Figure, Page, Section, Table
+from fedkge.simulations.report.page import Figure, Page, PageAnswer, PageTable, Section
 from fedkge.simulations.report.words import several
 from fedkge.simulations.studies.reproduction import HEADER, Reproduction, shown
 
@@ -39,14 +39,16 @@ def reproduction_page(reproduction: Reproduction, environment: Mapping[str, Any]
     )
 
 
-def _closeness(lines: pd.DataFrame) -> Answer:
+def _closeness(lines: pd.DataFrame) -> PageAnswer:
     """Relative, since a table may hold quantities of several sizes."""
     both = lines[lines["difference"].notna() & (lines["published"] != 0)]
     if both.empty:
-        return Answer("How close is it?", "?", "", ["No published number stands beside a measured one yet."])
+        return PageAnswer(
+            "How close is it?", "?", "", ["No published number stands beside a measured one yet."]
+        )
     gaps = (both["difference"] / both["published"]).abs()
     worst = max(both.to_dict("records"), key=lambda line: abs(line["difference"] / line["published"]))
-    return Answer(
+    return PageAnswer(
         "How close is it?",
         f"{gaps.median():.1%}",
         "median difference",
@@ -58,28 +60,28 @@ def _closeness(lines: pd.DataFrame) -> Answer:
     )
 
 
-def _coverage(lines: pd.DataFrame) -> Answer:
+def _coverage(lines: pd.DataFrame) -> PageAnswer:
     both = lines.dropna(subset=["difference", "low", "high"])
     inside = both["published"].between(both["low"], both["high"]).sum()
     question = "Is the published number within our interval?"
     if both.empty:
-        return Answer(question, "?", "", ["No interval stands beside a published number yet."])
-    return Answer(question, str(inside), f"of {len(both)}", ["The others are shown as they are."])
+        return PageAnswer(question, "?", "", ["No interval stands beside a published number yet."])
+    return PageAnswer(question, str(inside), f"of {len(both)}", ["The others are shown as they are."])
 
 
-def _progress(reproduction: Reproduction) -> Answer:
+def _progress(reproduction: Reproduction) -> PageAnswer:
     line = "Go on with the same command." if reproduction.is_partial else "Nothing is missing."
-    return Answer(
+    return PageAnswer(
         "How much of it is done?", str(reproduction.finished), f"of {reproduction.total} cells", [line]
     )
 
 
-def _table(reproduction: Reproduction) -> Table:
+def _table(reproduction: Reproduction) -> PageTable:
     rows = reproduction.texts()
     is_long = len(rows) > _LONG
     align = "l" * (len(reproduction.header) - len(HEADER)) + "r" * len(HEADER)
     title = f"Every line ({len(rows)})" if is_long else ""
-    return Table(title, reproduction.header, rows, align, folded=is_long)
+    return PageTable(title, reproduction.header, rows, align, folded=is_long)
 
 
 def _names(lines: pd.DataFrame) -> list[str]:
@@ -145,7 +147,7 @@ def _known(value: float) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def _checks(reproduction: Reproduction, environment: Mapping[str, Any]) -> Table:
+def _checks(reproduction: Reproduction, environment: Mapping[str, Any]) -> PageTable:
     packages = environment["packages"]
     rows = [
         ("command", reproduction.command),
@@ -155,4 +157,4 @@ def _checks(reproduction: Reproduction, environment: Mapping[str, Any]) -> Table
         ("python", environment["python"]),
         *packages.items(),
     ]
-    return Table("", ("what", "value"), rows, "ll", "Every measured number by seed is in cells.csv.")
+    return PageTable("", ("what", "value"), rows, "ll", "Every measured number by seed is in cells.csv.")

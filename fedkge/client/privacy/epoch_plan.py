@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Plan"]
+__all__ = ["EpochPlan"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class EpochPlan:
     """One epoch over unrestricted (U) and confidential (C) triples; |U| and |C| are public."""
 
     num_unrestricted: int
