@@ -12,7 +12,14 @@ import pytest
 from fedkge.client.models import MODELS, build_model
 from fedkge.client.models.model import Model
 from fedkge.client.models.translations import TransE
-from fedkge.client.privacy import MECHANISMS, Mechanism, Plan, PrivacyAccount, mechanism_of, train_privately
+from fedkge.client.privacy import (
+    MECHANISMS,
+    EpochPlan,
+    Mechanism,
+    PrivacyAccount,
+    mechanism_of,
+    train_privately,
+)
 from fedkge.client.privacy.sound import Sound
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
@@ -43,7 +50,7 @@ class Spared(Sound):
 
     summary = "confidential triples are left alone"
 
-    def plan(self, graph: KnowledgeGraph, settings: TrainingSettings) -> Plan:
+    def plan(self, graph: KnowledgeGraph, settings: TrainingSettings) -> EpochPlan:
         return replace(super().plan(graph, settings), confidential_steps=0)
 
 

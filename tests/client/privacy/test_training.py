@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkge.client.models import MODELS, Model, build_model
-from fedkge.client.privacy import Plan, PrivateResult, mechanism_of, train_privately
+from fedkge.client.privacy import EpochPlan, PrivateResult, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.paper import PaperStep
 from fedkge.client.privacy.sound import SoundStep
@@ -159,7 +159,7 @@ def test_the_paper_leaves_other_rows_without_noise(marked, steps) -> None:
 
 @pytest.mark.parametrize(("unrestricted_count", "confidential_count"), [(30, 10), (10, 30), (5, 5), (0, 4)])
 def test_the_order_of_batches_follows_the_ratio(unrestricted_count: int, confidential_count: int) -> None:
-    plan = Plan(unrestricted_count * 10, confidential_count * 10, 10, 10, confidential_count)
+    plan = EpochPlan(unrestricted_count * 10, confidential_count * 10, 10, 10, confidential_count)
     order = list(plan.order(np.random.default_rng(0)))
     assert (order.count(False), order.count(True)) == (unrestricted_count, confidential_count)
     share = confidential_count / (unrestricted_count + confidential_count)
