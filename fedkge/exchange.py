@@ -170,7 +170,7 @@ def _finite(text: str) -> float:
 
 def _check_depth(header: object) -> None:
     """Raise for JSON nested deeper than any message of ours: others may follow it recursively."""
-    level = [header]
+    level: list[Any] = [[header]]
     for _ in range(_MOST_DEPTH):
         inner = (node.values() if isinstance(node, dict) else node for node in level)
         level = [child for children in inner for child in children if isinstance(child, (dict, list))]

@@ -22,6 +22,7 @@ from fedkge.client.keyring import Keyring
 from fedkge.client.participant import Participant
 from fedkge.client.secrets import Secrets
 from fedkge.client.state import StateFiles
+from fedkge.covers import check_claimed, thin_rows, thin_words, veil, veil_key
 from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, MessageError, RefusedError, TamperError
@@ -108,7 +109,7 @@ class SecureParticipant(Participant):
         for key, listing in download.protocol.items():
             self._take_listing(key.removeprefix("listing "), listing)
         if download.tables:
-            self._take_shared({name: table.ids for name, table in download.tables.items()})
+            self._take_shared(download.tables)
         if download.metadata["next"]["purpose"] == "holders":
             self._take_weights()
         session = self._session(download, "next")
@@ -159,7 +160,10 @@ class SecureParticipant(Participant):
         following = self._session(download, "next") if "keys" in download.protocol else None
 
         def answer() -> Messages:
-            messages = {"reveal": self.secrets.machine(session).unmask(download.protocol["survivors"])}
+            machine = self.secrets.machine(session)
+            messages = {"reveal": machine.unmask(download.protocol["survivors"])}
+            if session.purpose == "delta":
+                messages |= self._unveil(session, len(machine.survivors))
             if following is not None:
                 messages["shares"] = self.secrets.machine(following).share_keys(download.protocol["keys"])
             self.secrets.close(session)
@@ -250,12 +254,16 @@ class SecureParticipant(Participant):
         self.holdings[name] = Holding.of(rows, None)
         self._save_tables()
 
-    def _take_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> None:
+    def _take_shared(self, named: Mapping[str, Table]) -> None:
         """Which rows enough clients hold; settled once, before anything is trained."""
+        privacy, clients = self.experiment.privacy, len(self.secrets.keyring.roster)
         for name, table in self.tables.items():
-            if table.shared is not None and not np.array_equal(table.shared, shared[name]):
+            check_claimed(name, table, named[name].ids, named[name].holders, privacy, clients)
+            if table.shared is not None and not np.array_equal(table.shared, named[name].ids):
                 raise TamperError(f"the server changes which {name} rows are shared")
-        self.tables = dict(self.plan.with_shared(shared).tables)
+        shared = {name: named[name].ids for name in self.tables}
+        holders = {name: np.asarray(named[name].holders) for name in self.tables}
+        self.tables = dict(self.plan.with_shared(shared, holders).tables)
         self.holdings = {
             name: Holding.of(holding.rows, shared[name]) for name, holding in self.holdings.items()
         }
@@ -284,7 +292,7 @@ class SecureParticipant(Participant):
         def answer() -> Messages:
             machine, delivery = self.secrets.machine(session), download.protocol["delivery"]
             if words is None:
-                masked = machine.mask_in_place(delivery, self._write_delta)
+                masked = machine.mask_in_place(delivery, lambda room: self._write_veiled(session, room))
             else:
                 masked = machine.mask(delivery, words)
             return {"masked": masked, **(self._advertise(following) if following else {})}
@@ -298,6 +306,27 @@ class SecureParticipant(Participant):
             with self.secrets.timed():
                 messages = self.secrets.settle(question, answer())
         return Upload(download.round, self.client, protocol=messages)
+
+    def _write_veiled(self, session: Session, words: Words) -> None:
+        """The step, with rows that dropouts could lay bare under a mask of this client's own."""
+        self._write_delta(words)
+        thin = thin_words(self.tables, self.experiment.privacy, session.num_clients)
+        veil(words, thin, [(veil_key(self.secrets.keyring.identity, session.id), 1)])
+
+    def _unveil(self, session: Session, survivors: int) -> dict[str, bytes]:
+        """The key of that mask, if all rows keep their cover; else the steps stay for the next round."""
+        privacy, clients = self.experiment.privacy, session.num_clients
+        if survivors >= privacy.cover_quorum(clients):
+            return {"veil": veil_key(self.secrets.keyring.identity, session.id)}
+        for name, table in self.tables.items():
+            holding = self.holdings[name]
+            sent = self.sent.get(name, np.ones(len(holding.local), dtype=bool)).copy()
+            assert table.holders is not None
+            sent[thin_rows(table.holders, privacy, clients)[holding.places]] = False
+            self.sent[name] = sent
+        if self.every_round:
+            self.save(self.round)
+        return {}
 
     def _write_delta(self, words: Words) -> None:
         """Over zeros, how far training moved each shared row that is held and selected; then the scalars."""
@@ -333,6 +362,7 @@ class SecureParticipant(Participant):
             arrays[f"{name}.digest"] = np.frombuffer(table.digest, dtype=np.uint8)
             if table.shared is not None:
                 arrays[f"{name}.shared"] = np.ascontiguousarray(table.shared)
+                arrays[f"{name}.holders"] = np.ascontiguousarray(table.holders)
         self.files.save_arrays("holdings", arrays)
 
     def _load_holdings(self) -> None:
@@ -340,7 +370,8 @@ class SecureParticipant(Participant):
         for name in sorted(key.removesuffix(".shape") for key in arrays if key.endswith(".shape")):
             num_rows, width = map(int, arrays[f"{name}.shape"])
             shared = arrays.get(f"{name}.shared")
-            self.tables[name] = SharedTable(num_rows, width, arrays[f"{name}.digest"].tobytes(), shared)
+            holders, digest = arrays.get(f"{name}.holders"), arrays[f"{name}.digest"].tobytes()
+            self.tables[name] = SharedTable(num_rows, width, digest, shared, holders)
             self.holdings[name] = Holding.of(arrays[f"{name}.rows"], shared)
 
 

@@ -77,6 +77,7 @@ class SecureAggregationClient:
         self._mask_keys: dict[int, bytes] = {}
         self._shares: dict[int, tuple[int, int]] = {}  # owner → (mask key, seed), once delivered
         self._consented: tuple[int, ...] = ()
+        self.survivors: tuple[int, ...] = ()  # whose sum this client helped to unmask
 
     def advertise(self) -> bytes:
         """R0: fresh keys for this session; a session that the journal knows is refused."""
@@ -190,7 +191,7 @@ class SecureAggregationClient:
         for owner in sorted(self._shares):
             mask_key, seed = self._shares[owner]
             writer.raw((seed if owner in survivors else mask_key).to_bytes(SHARE_SIZE, "little"))
-        self._shares = {}
+        self._shares, self.survivors = {}, survivors
         self._stage = ClientStage.DONE
         return writer.finish()
 

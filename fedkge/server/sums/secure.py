@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.agreement import plan_of, union_session, weights_digest
+from fedkge.covers import KEY_SIZE, thin_words, veil
 from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Roster, SharedTable, UnionServer
 from fedkge.errors import DataError, DropoutError, FederationError
 from fedkge.exchange import Download, Table, Upload
@@ -57,6 +58,7 @@ class SecureSums(Sums):
         self.counts: dict[str, Counts] = {}
         self.digests: dict[str, bytes] = {}  # of the unions' lists
         self.delivered: dict[int, int] = {}  # client -> the round whose tables it has
+        self.held_back = 0  # rounds whose sum left out rows that dropouts would have laid bare
 
     # Before the first round.
 
@@ -72,7 +74,11 @@ class SecureSums(Sums):
             self._plan(
                 {
                     name: SharedTable(
-                        len(self.counts[name]), shapes[name].width, self.digests[name], table.ids
+                        len(self.counts[name]),
+                        shapes[name].width,
+                        self.digests[name],
+                        table.ids,
+                        self._holders(name, table),
                     )
                     for name, table in tables.items()
                 }
@@ -84,7 +90,10 @@ class SecureSums(Sums):
         tables = self._count(
             round, {f"listing {name}": each.listing_message() for name, each in unions.items()}
         )
-        shared = {name: _blank(table.ids) for name, table in tables.items()}
+        shared = {
+            name: Table(table.ids, table.rows[:, :0], self._holders(name, table))
+            for name, table in tables.items()
+        }
         self.sessions.prepare(Sum("delta", round + 1), "setup", Download(round, shared))
         self.delivered = dict.fromkeys(self.messenger.clients, round)
         return tables
@@ -126,10 +135,13 @@ class SecureSums(Sums):
             if counts.max(initial=0) > len(self.roster):
                 raise FederationError(f"more than all clients hold a {name} row; one of them counted falsely")
             self.counts[name] = counts
-            shared = np.flatnonzero(counts >= self.options.min_holders).astype(np.int32)
+            shared = np.flatnonzero(counts >= self.options.holders).astype(np.int32)
             tables[name] = Table(shared, np.zeros((len(shared), table.width), np.float32))
             start += table.num_rows
-        self.sessions.plan = self.sessions.plan.with_shared({name: t.ids for name, t in tables.items()})
+        self.sessions.plan = self.sessions.plan.with_shared(
+            {name: table.ids for name, table in tables.items()},
+            {name: self._holders(name, table) for name, table in tables.items()},
+        )
         self.digests = {name: table.digest for name, table in self.sessions.plan.tables.items()}
         return tables
 
@@ -175,12 +187,28 @@ class SecureSums(Sums):
     def _means(self, total: Total, tables: Tables) -> dict[str, NDArray[np.float64]]:
         """Σ steps / holders, where a client that dropped out counts as unmoved."""
         start, means = 0, {}
+        self._uncover(total)
         for name, table in tables.items():
             words = total.words[start : start + table.rows.size].reshape(table.rows.shape)
             divisor = self.counts[name][table.ids][:, None]
             means[name] = self.sessions.plan.fixed_point.decode(words, divisor=divisor)
             start += table.rows.size
         return means
+
+    def _uncover(self, total: Total) -> None:
+        """Lift the veils from thin rows, or leave the rows unmoved if a single key is missing."""
+        thin = thin_words(self.sessions.plan.tables, self.options, len(self.roster))
+        if not len(thin):
+            return
+        keys = [(total.veils.get(client, b""), -1) for client in total.survivors]
+        if all(len(key) == KEY_SIZE for key, _ in keys):
+            veil(total.words, thin, keys)
+        else:
+            total.words[thin] = 0
+            self.held_back += 1
+
+    def _holders(self, name: str, table: Table) -> NDArray[np.int32]:
+        return self.counts[name][table.ids].astype(np.int32)
 
     # What is known, and kept.
 
@@ -207,7 +235,7 @@ class SecureSums(Sums):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         counts = {f"counts/{name}": counts for name, counts in self.counts.items()}
         digests = {f"digest/{name}": np.frombuffer(raw, np.uint8) for name, raw in self.digests.items()}
-        return {**counts, **digests}
+        return {**counts, **digests, "held/rounds": np.array([self.held_back])}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for key, array in arrays.items():
@@ -216,17 +244,29 @@ class SecureSums(Sums):
                 self.counts[name] = array
             elif group == "digest":
                 self.digests[name] = array.tobytes()
+            elif group == "held":
+                self.held_back = int(array[0])
 
     def privacy(self, clip_rate: float) -> Privacy:
         return Privacy.with_sums(
             self.options.union,
             {name: len(counts) for name, counts in self.counts.items()},
-            {name: int((counts < self.options.min_holders).sum()) for name, counts in self.counts.items()},
+            {name: int((counts < self.options.holders).sum()) for name, counts in self.counts.items()},
             clip_rate,
             len(self.roster),
             self.fewest,
             self.options.consistency,
+            self._covers(),
+            self.options.colluders,
+            self.held_back,
         )
+
+    def _covers(self) -> dict[str, float]:
+        """What share of the shared rows has which cover: holders less the clients assumed to collude."""
+        counts = np.concatenate([np.zeros(0, dtype=np.int64), *self.counts.values()])
+        shared = np.maximum(counts[counts >= self.options.holders] - self.options.colluders, 0)
+        covers, rows = np.unique(shared, return_counts=True)
+        return {str(cover): int(num) / len(shared) for cover, num in zip(covers, rows, strict=True)}
 
 
 def _laid_out(shape: Shape, union: UnionServer | None) -> SharedTable:
@@ -265,7 +305,3 @@ def _read_roster(records: Records, num_clients: int) -> Roster:
     if len(roster) != num_clients:
         raise DataError(f"{path}: {len(roster)} public keys for {num_clients} clients; give one per client")
     return roster
-
-
-def _blank(ids: NDArray[np.int32]) -> Table:
-    return Table(ids, np.empty((len(ids), 0), dtype=np.float32))

@@ -42,6 +42,7 @@ class Total:
     words: NDArray[np.uint32]
     survivors: tuple[int, ...]
     metadata: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # what each said in the open
+    veils: Mapping[int, bytes] = field(default_factory=dict)  # keys that uncover thin rows, see covers
 
 
 class Sessions:
@@ -113,7 +114,8 @@ class Sessions:
             dict.fromkeys(survivors, request), "query.unmask", "unmask", round, fewest=0
         )
         self._collect(server, replies, "reveal", "unmask", round)
-        total = Total(self._timed(server.total), server.survivors, said)
+        veils = {client: up.protocol["veil"] for client, up in replies.items() if "veil" in up.protocol}
+        total = Total(self._timed(server.total), server.survivors, said, veils)
         if upcoming and "keys" in protocol:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:
