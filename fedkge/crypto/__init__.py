@@ -1,6 +1,6 @@
 """Cryptographic protocols as pure state machines: bytes in, bytes out, no network, no files, no torch."""
 
-from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
+from fedkge.crypto.aggregation import UNBOUND, SecureAggregationClient, SecureAggregationServer
 from fedkge.crypto.fixed_point import Encoded, FixedPoint
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
@@ -13,6 +13,7 @@ from fedkge.crypto.union import UNION_MODES, UnionClient, UnionRows, UnionServer
 __all__ = [
     "DIGEST_WORDS",
     "FIELD61",
+    "UNBOUND",
     "UNION_MODES",
     "WORD32",
     "Encoded",

@@ -92,7 +92,7 @@ class ObliviousUnionClient(PrivateUnionClient):
         if self._helper is None:
             raise RefusedError(f"client {self.index} is not one of the helpers {list(self.session.helpers)}")
         queries = read_parts(request, Kind.OPRF_HELP, self.session.id, count=self.session.num_clients)
-        answers = [self._helper.answer(client, query) for client, query in enumerate(queries)]
+        answers = self._helper.answer_all(dict(enumerate(queries)))
         return write_parts(Kind.OPRF_HELP, self.session.id, self.index, *answers)
 
     def take_answer(self, request: bytes) -> bytes:
