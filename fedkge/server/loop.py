@@ -272,7 +272,7 @@ class Federation:
         if self._lost >= _MOST_LOST_SUMS:
             raise FederationError(
                 f"{self._lost} sums in a row failed, the last in round {round}: {error}; the reasons are in "
-                f"{self.records.folder / 'failures.csv'}. The last checkpoint is intact: resume later"
+                f"{self.records.folder / 'failures.csv'}. {self.records.remedy}"
             ) from error
 
     def _observe(self, loss: float | None = None, mrr: float | None = None) -> None:

@@ -116,6 +116,9 @@ def write_flower_config(
     roster: Annotated[
         Path | None, typer.Option(help="The clients' public keys, for secure aggregation.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that was begun in the folder.")
+    ] = False,
     file: File = None,
     sets: Sets = None,
 ) -> None:
@@ -128,6 +131,7 @@ def write_flower_config(
             f"experiment = {json.dumps(experiment.to_json())}",
             f"folder = {json.dumps(str(folder.resolve()))}",
             *([f"roster = {json.dumps(str(roster.resolve()))}"] if roster else []),
+            *(["resume = true"] if resume else []),
         ]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")

@@ -66,7 +66,7 @@ def test_a_run_that_keeps_failing_stops_and_can_go_on(
     experiment = secret(FIVE, "federation.rounds=6")
     with monkeypatch.context() as patch:
         failing(patch, "train", {1, 2}, {3, 4, 5, 6})
-        with pytest.raises(FederationError, match="resume later"):
+        with pytest.raises(FederationError, match="go on with: fedkge run --resume"):
             runs.run(experiment, tmp_path / "cut")
     assert json.loads((tmp_path / "cut" / "checkpoint" / "server.json").read_text())["round"] == 4
     assert runs.resume(tmp_path / "cut").summary["communication"]["rounds"] == 6
