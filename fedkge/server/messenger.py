@@ -53,6 +53,7 @@ class Messenger:
         self.transcript = transcript
         self.node_of: dict[int, int] = {}
         self.last_failure = ""
+        self.failed: Mapping[int, str] = {}  # whose answers to the last question could not be used, and why
 
     @property
     def clients(self) -> list[int]:
@@ -154,6 +155,7 @@ class Messenger:
             for client, raw in payloads.items()
         }
         replies, failures = self._exchange(messages, {client: client for client in downloads}, round)
+        self.failed = failures
         entries = [
             Entry(round, phase, client, "down", len(raw) + len(own[client]))
             for client, raw in payloads.items()

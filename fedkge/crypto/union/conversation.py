@@ -21,7 +21,7 @@ from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.listing import Listing
 from fedkge.crypto.union.union_session import UnionSession, read_parts, write_parts
-from fedkge.crypto.wire import HEADER_SIZE, Kind
+from fedkge.crypto.wire import HEADER_SIZE, Kind, sent_by
 from fedkge.errors import DropoutError, MessageError, RefusedError
 
 __all__ = ["UnionClient", "UnionRows", "UnionServer"]
@@ -101,7 +101,11 @@ class UnionServer(ABC):
 
     def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
         """What replies of one part hold."""
-        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
+        return {u: self._parts(u, reply, kind, count=1)[0] for u, reply in replies.items()}
+
+    def _parts(self, client: int, reply: bytes, kind: Kind, count: int) -> list[bytes]:
+        with sent_by(client):
+            return read_parts(reply, kind, self.session.id, client, count=count)
 
 
 class UnionClient(ABC):

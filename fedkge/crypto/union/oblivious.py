@@ -45,7 +45,7 @@ class ObliviousUnionServer(PrivateUnionServer):
         def on_help(replies: Replies) -> None:
             self._require_all(replies)
             count = len(self._points)
-            answers = read_parts(replies[helper], Kind.OPRF_HELP, self.session.id, helper, count=count)
+            answers = self._parts(helper, replies[helper], Kind.OPRF_HELP, count=count)
             self._points = dict(zip(self._points, answers, strict=True))
             self._pass_on(rest)
 

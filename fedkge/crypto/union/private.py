@@ -22,7 +22,7 @@ from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
 from fedkge.crypto.union.union_session import read_parts, write_parts
-from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
+from fedkge.crypto.wire import SERVER, Kind, Reader, Writer, sent_by
 from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
 
 __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
@@ -72,12 +72,13 @@ class PrivateUnionServer(UnionServer):
         """What the key agreement gets, and what the secure aggregation."""
         first, second = {}, {}
         for u, reply in replies.items():
-            first[u], second[u] = read_parts(reply, kind, self.session.id, u, count=2)
+            first[u], second[u] = self._parts(u, reply, kind, count=2)
         return first, second
 
     def _collect(self, messages: Replies) -> None:
         for u, message in messages.items():
-            self._sum.collect(u, message)
+            with sent_by(u):
+                self._sum.collect(u, message)
 
     def _on_adverts(self, replies: Replies) -> None:
         group, adverts = self._split(replies, Kind.UNION_OPEN)

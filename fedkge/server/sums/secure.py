@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedkge.agreement import plan_of, union_session, weights_digest
 from fedkge.covers import KEY_SIZE, thin_words, veil
 from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Roster, SharedTable, UnionServer
-from fedkge.errors import DataError, DropoutError, FederationError
+from fedkge.errors import DataError, DropoutError, FederationError, ProtocolError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
@@ -37,6 +37,7 @@ __all__ = ["SecureSums"]
 
 _EXPECTED = {"relation": 1024}  # a first guess at a union's size; it doubles on demand
 _MOST_EXPECTED = 16384
+_MOST_ATTEMPTS = 3  # of one sum
 
 Counts = NDArray[np.int64]
 Words = NDArray[np.uint32]
@@ -64,6 +65,15 @@ class SecureSums(Sums):
 
     def join(self, num_clients: int, round: int, tables: Tables) -> Tables:
         """Unite labels and count holders, unless a checkpoint has that already."""
+        try:
+            return self._set_up(num_clients, round, tables)
+        except ProtocolError as error:
+            raise FederationError(
+                f"the set-up needs every client of the roster ({error}); the reasons are in failures.csv: "
+                "mend the client named there and resume, or begin a new run with a roster without it"
+            ) from error
+
+    def _set_up(self, num_clients: int, round: int, tables: Tables) -> Tables:
         fresh = not self.counts
         unions = {name: self._union(name) for name in sorted(self.strategy.shared)} if fresh else {}
         requests = {f"union {name}": next(iter(union.requests.values())) for name, union in unions.items()}
@@ -110,9 +120,8 @@ class SecureSums(Sums):
                 for name, union in unions.items():
                     key = f"union {name}"
                     if not union.done:
-                        union.collect(
-                            {c: up.protocol[key] for c, up in uploads.items() if key in up.protocol}
-                        )
+                        replies = {c: up.protocol[key] for c, up in uploads.items() if key in up.protocol}
+                        self._collect(union, replies, round)
             asked: dict[int, dict[str, bytes]] = {}
             for name, union in unions.items():
                 for client, request in union.requests.items():
@@ -122,6 +131,18 @@ class SecureSums(Sums):
             uploads = self.messenger.ask(  # a union knows itself whether enough have answered
                 dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked, fewest=0
             )
+
+    def _collect(self, union: UnionServer, replies: Mapping[int, bytes], round: int) -> None:
+        """Take what is good of a step of a union; whoever sends anything else has dropped out of it."""
+        while True:
+            try:
+                union.collect(replies)
+                return
+            except ProtocolError as error:
+                if error.culprit is None or error.culprit not in replies:
+                    raise
+                self.messenger.blame(error.culprit, error, "union", round)
+                replies = {client: reply for client, reply in replies.items() if client != error.culprit}
 
     def _count(self, round: int, listings: Mapping[str, bytes]) -> Tables:
         """How many clients hold each row: once per roster, over all of it. Rows that few hold stay home."""
@@ -155,13 +176,13 @@ class SecureSums(Sums):
     ) -> Steps:
         download = Download(round, self._broadcast(round - 1, tables), metadata)
         following = Sum("valid", round) if then == "evaluate" else Sum("delta", round + 1)
-        total = self.sessions.sum(Sum("delta", round), clients, download, "train", "train", following)
+        total = self._sum(Sum("delta", round), clients, download, "train", "train", following)
         return Steps(self._means(total, tables), _training(total))
 
     def scores(self, round: int, tables: Tables, then: Then) -> Scores:
         following = Sum("delta", round + 1) if then == "train" else Sum("test", round)
         download, clients = Download(round, self._broadcast(round, tables)), self.messenger.clients
-        total = self.sessions.sum(Sum("valid", round), clients, download, "evaluate", "evaluate", following)
+        total = self._sum(Sum("valid", round), clients, download, "evaluate", "evaluate", following)
         self.delivered.update(dict.fromkeys(total.survivors, round))
         return _scores(total.words, total)
 
@@ -178,6 +199,25 @@ class SecureSums(Sums):
         assert len(digest) == DIGEST_WORDS
         valid, test = (_scores(total.words[start : start + half], total) for start in (0, half))
         return Final(valid, test, {-1: digest.tobytes().hex()}, total.metadata)
+
+    def _sum(
+        self, wanted: Sum, clients: Sequence[int], download: Download, kind: str, phase: str, following: Sum
+    ) -> Total:
+        """A sum; whoever spoils it is left out of a new attempt, as far as clients have revealed nothing."""
+        sessions = self.sessions
+        for attempt in range(_MOST_ATTEMPTS):
+            asked = [client for client in clients if client not in sessions.excluded]
+            try:
+                total = sessions.sum(wanted, asked, download, kind, phase, following)
+            except DropoutError:
+                left = set(asked) - sessions.culprits
+                if len(left) < self.fewest or len(left) == len(asked) or attempt == _MOST_ATTEMPTS - 1:
+                    raise
+                sessions.excluded |= sessions.culprits
+            else:
+                sessions.excluded = set()
+                return total
+        raise AssertionError  # the last attempt returns or raises
 
     def _broadcast(self, round: int, tables: Tables) -> Tables:
         """The whole table for everybody, or nothing if everybody has it: the server cannot select rows."""

@@ -8,7 +8,9 @@ resume), two more exchanges prepare it anew.
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto import Plan, SecureAggregationServer, Session
-from fedkge.errors import DropoutError, ProtocolError
+from fedkge.errors import DropoutError, ProtocolError, TamperError
 from fedkge.exchange import Download, Upload
 from fedkge.server.messenger import Messenger
 
 __all__ = ["Sessions", "Sum", "Total"]
 
 _ATTEMPTS_PER_START = 2**16
+_ACCUSED = re.compile(r"client (\d{1,4}) (?:to client|dealt)")  # in what a client says of another's envelope
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,16 @@ class Sessions:
         self._attempt = self.first_attempt
         self._ready: SecureAggregationServer | None = None
         self._deliveries: Mapping[int, bytes] = {}
+        self.culprits: set[int] = set()  # clients that spoilt the last sum
+        self.excluded: set[int] = set()  # clients that are not asked, until a sum succeeds without them
 
     def prepare(self, wanted: Sum, phase: str, news: Download) -> None:
         """Keys and shares of a sum, in two exchanges; `news` is told on the way."""
         server = self._open(wanted)
         metadata = {"next": _named(server.session)}
-        clients, round = self.messenger.clients, news.round
+        needs_all = server.session.threshold == server.session.num_clients
+        clients = [client for client in self.messenger.clients if needs_all or client not in self.excluded]
+        round = news.round
         common = replace(news, metadata={**news.metadata, **metadata})
         replies = self.messenger.ask(dict.fromkeys(clients, common), "query.advertise", phase, round)
         self._collect(server, replies, "advert", phase, round)
@@ -82,7 +89,7 @@ class Sessions:
         following: Sum | None = None,
     ) -> Total:
         """Ask for vectors, unmask their sum; a DropoutError means that nothing was summed."""
-        round = download.round
+        round, self.culprits = download.round, set()
         server = self._prepared(wanted, round)
         self._ready = None  # whatever happens, these masks are used up
         upcoming = self._open(following) if following else None
@@ -96,6 +103,7 @@ class Sessions:
             round,
             {client: {"delivery": self._deliveries[client]} for client in asked},
         )
+        self._note_accused(server.session)
         self._collect(server, replies, "masked", phase, round)
         said = {client: upload.metadata for client, upload in replies.items()}
         if upcoming:
@@ -115,12 +123,32 @@ class Sessions:
         )
         self._collect(server, replies, "reveal", "unmask", round)
         veils = {client: up.protocol["veil"] for client, up in replies.items() if "veil" in up.protocol}
-        total = Total(self._timed(server.total), server.survivors, said, veils)
+        total = Total(self._unmasked(server, round), server.survivors, said, veils)
         if upcoming and "keys" in protocol:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:
                 self._deliver(upcoming)
         return total
+
+    def _unmasked(self, server: SecureAggregationServer, round: int) -> NDArray[np.uint32]:
+        """The sum; without enough true shares it is lost, since no other survivors may be unmasked now."""
+        try:
+            words: NDArray[np.uint32] = self._timed(server.total)
+        except TamperError as error:
+            self.culprits, self.excluded = set(), self.excluded | set(server.culprits)
+            raise DropoutError(f"{error}; nothing was unmasked") from error
+        finally:
+            for client in server.culprits:
+                self.messenger.blame(client, "dealt or revealed a false share", "unmask", round)
+        return words
+
+    def _note_accused(self, session: Session) -> None:
+        """Whose envelopes did not open, if more clients say so than may drop out."""
+        accused = Counter(
+            int(client) for why in self.messenger.failed.values() for client in set(_ACCUSED.findall(why))
+        )
+        tolerated = session.num_clients - session.threshold
+        self.culprits |= {client for client, accusers in accused.items() if accusers > tolerated}
 
     def _agree(self, server: SecureAggregationServer, request: Download) -> tuple[bytes, tuple[int, ...]]:
         """All survivors' signatures over who they are, and who signed."""
@@ -160,6 +188,7 @@ class Sessions:
                 with self.clock():
                     server.collect(client, upload.protocol.get(message, b""))
             except ProtocolError as error:
+                self.culprits.add(client)
                 self.messenger.blame(client, error, phase, round)
 
     def _timed(self, step: Callable[[], Any]) -> Any:
