@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.agreement import plan_of, union_session, weights_digest
+from fedkge.agreement import Acted, plan_of, union_session, weights_digest
 from fedkge.client.holdings import Holding, labels_of
 from fedkge.client.keyring import Keyring
 from fedkge.client.participant import Participant
@@ -64,6 +64,11 @@ class SecureParticipant(Participant):
         keyring = Keyring.load(self.keys, self.client)
         return Secrets(self.files.folder / "secrets.safetensors", keyring, self.client, self.every_round)
 
+    @cached_property
+    def acted(self) -> Acted:
+        stored = self.files.load_arrays("acted")
+        return Acted({name: digest.tobytes() for name, digest in stored.items()})
+
     @property
     def plan(self) -> Plan:
         return plan_of(self.secrets.keyring.roster, self.run, self.experiment.privacy, self.tables)
@@ -87,6 +92,8 @@ class SecureParticipant(Participant):
                 self.tables, self.holdings, self._unions = {}, {}, {}
             self.files.forget_after(download.round)
             self.restore(download.round)
+            self.acted.begin(download.round)
+            self._save_acted()
         return Upload(
             download.round,
             self.client,
@@ -192,6 +199,8 @@ class SecureParticipant(Participant):
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
         super().merge(tables)
+        self.acted.broadcast(tables)
+        self._save_acted()
 
     # The protocols.
 
@@ -279,17 +288,51 @@ class SecureParticipant(Participant):
         session = self._session(download, "sum")
         if session.purpose != purpose:
             raise MessageError(f"a sum '{session.purpose}' is named where '{purpose}' is expected")
+        self._check_own_round(session, download)
+        self._check_last(session, download.metadata.get("last"))
+        binding = self.acted.binding(session, download.metadata)
         following = self._session(download, "next") if download.metadata.get("next") else None
 
         def answer() -> Messages:
             machine, delivery = self.secrets.machine(session), download.protocol["delivery"]
             if words is None:
-                masked = machine.mask_in_place(delivery, self._write_delta)
+                masked = machine.mask_in_place(delivery, self._write_delta, binding)
             else:
-                masked = machine.mask(delivery, words)
+                masked = machine.mask(delivery, words, binding)
             return {"masked": masked, **(self._advertise(following) if following else {})}
 
         return self._answer(download, f"mask {session.id.hex()}", answer)
+
+    def _check_own_round(self, session: Session, download: Download) -> None:
+        """A step is summed in the round that made it, and a score in no round before that."""
+        round, trained = session.round, session.purpose == "delta"
+        if round is None:
+            return
+        if round != download.round or (round != self.round if trained else round < self.round):
+            raise RefusedError(
+                f"a sum '{session.purpose}' of round {round} is named where this client has trained round "
+                f"{self.round}: every round gives one sum of each kind"
+            )
+
+    def _check_last(self, session: Session, last: Any) -> None:
+        """The server says over whom the last sum went; it may not contradict whom this client unmasked."""
+        if session.round is None:
+            return
+        try:
+            purpose, round, survivors = last
+            known = self.secrets.journal.survivors_of(self.plan.session(purpose, round, 0))
+        except (TypeError, ValueError):
+            raise MessageError("the server does not say over whom the last sum went") from None
+        if known is not None and list(known) != survivors:
+            raise TamperError(
+                f"the server says that the sum '{purpose}' of round {round} went over {survivors}, and this "
+                f"client unmasked it for {list(known)}"
+            )
+
+    def _save_acted(self) -> None:
+        if self.every_round:
+            facts = self.acted.facts.items()
+            self.files.save_arrays("acted", {name: np.frombuffer(fact, np.uint8) for name, fact in facts})
 
     def _answer(self, download: Download, question: str, answer: Any) -> Upload:
         """Answer each question once; asked again, say the same."""

@@ -67,6 +67,7 @@ class SecureSums(Sums):
         requests = {f"union {name}": next(iter(union.requests.values())) for name, union in unions.items()}
         metadata = {**hello_of(self.settings.strategy, self.strategy), "secure": True, "fresh": fresh}
         uploads = self.messenger.meet(num_clients, Download(round, metadata=metadata, protocol=requests))
+        self.sessions.acted.begin(round)
         shapes = shapes_of(uploads)
         if not fresh:
             self._plan(
@@ -207,7 +208,9 @@ class SecureSums(Sums):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         counts = {f"counts/{name}": counts for name, counts in self.counts.items()}
         digests = {f"digest/{name}": np.frombuffer(raw, np.uint8) for name, raw in self.digests.items()}
-        return {**counts, **digests}
+        purpose, round, survivors = self.sessions.last or ("", None, [])
+        last = {f"last/{purpose}": np.array([-1 if round is None else round, *survivors], np.int32)}
+        return {**counts, **digests, **last}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for key, array in arrays.items():
@@ -216,6 +219,9 @@ class SecureSums(Sums):
                 self.counts[name] = array
             elif group == "digest":
                 self.digests[name] = array.tobytes()
+            elif group == "last":
+                round, *survivors = map(int, array)
+                self.sessions.last = name, None if round < 0 else round, survivors
 
     def privacy(self, clip_rate: float) -> Privacy:
         return Privacy.with_sums(
