@@ -59,10 +59,6 @@ class Acted:
     def __init__(self, facts: Mapping[str, bytes] | None = None) -> None:
         self.facts = dict(facts or {})  # what it is about -> digest of the last that was said of it
 
-    def begin(self, round: int) -> None:
-        """All clients go on from their own state after a round."""
-        self.facts["tables"] = hashlib.sha256(f"fedkge begin {round}".encode()).digest()
-
     def broadcast(self, tables: Mapping[str, Table]) -> None:
         """Rows that clients start from: their numbers and values, in the order in which they came."""
         if tables:
@@ -78,8 +74,9 @@ class Acted:
         said = {name: metadata.get(name) for name in _BOUND}
         state = hashlib.sha256(b"fedkge binding")
         state.update(json.dumps([session.purpose, session.round, said], sort_keys=True).encode())
-        for name, digest in sorted(self.facts.items()):
-            state.update(repr((name, digest)).encode())
+        if session.purpose != "test":  # which rests on what clients have stored of the best round
+            for name, digest in sorted(self.facts.items()):
+                state.update(repr((name, digest)).encode())
         return state.digest()
 
 

@@ -64,11 +64,6 @@ class SecureParticipant(Participant):
         keyring = Keyring.load(self.keys, self.client)
         return Secrets(self.files.folder / "secrets.safetensors", keyring, self.client, self.every_round)
 
-    @cached_property
-    def acted(self) -> Acted:
-        stored = self.files.load_arrays("acted")
-        return Acted({name: digest.tobytes() for name, digest in stored.items()})
-
     @property
     def plan(self) -> Plan:
         return plan_of(self.secrets.keyring.roster, self.run, self.experiment.privacy, self.tables)
@@ -92,8 +87,6 @@ class SecureParticipant(Participant):
                 self.tables, self.holdings, self._unions = {}, {}, {}
             self.files.forget_after(download.round)
             self.restore(download.round)
-            self.acted.begin(download.round)
-            self._save_acted()
         return Upload(
             download.round,
             self.client,
@@ -199,8 +192,18 @@ class SecureParticipant(Participant):
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
         super().merge(tables)
-        self.acted.broadcast(tables)
-        self._save_acted()
+        with self.secrets.timed():
+            self.acted.broadcast(tables)
+
+    def save(self, round: int) -> None:
+        acted = {name: digest.hex() for name, digest in self.acted.facts.items()}
+        self.metadata = {**self.metadata, "acted": acted}
+        super().save(round)
+
+    def restore(self, until: int) -> None:
+        super().restore(until)
+        acted = self.metadata.get("acted", {})
+        self.acted = Acted({name: bytes.fromhex(digest) for name, digest in acted.items()})
 
     # The protocols.
 
@@ -328,11 +331,6 @@ class SecureParticipant(Participant):
                 f"the server says that the sum '{purpose}' of round {round} went over {survivors}, and this "
                 f"client unmasked it for {list(known)}"
             )
-
-    def _save_acted(self) -> None:
-        if self.every_round:
-            facts = self.acted.facts.items()
-            self.files.save_arrays("acted", {name: np.frombuffer(fact, np.uint8) for name, fact in facts})
 
     def _answer(self, download: Download, question: str, answer: Any) -> Upload:
         """Answer each question once; asked again, say the same."""

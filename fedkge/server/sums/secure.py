@@ -67,7 +67,6 @@ class SecureSums(Sums):
         requests = {f"union {name}": next(iter(union.requests.values())) for name, union in unions.items()}
         metadata = {**hello_of(self.settings.strategy, self.strategy), "secure": True, "fresh": fresh}
         uploads = self.messenger.meet(num_clients, Download(round, metadata=metadata, protocol=requests))
-        self.sessions.acted.begin(round)
         shapes = shapes_of(uploads)
         if not fresh:
             self._plan(
