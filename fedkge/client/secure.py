@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.agreement import plan_of, union_session, weights_digest
+from fedkge.agreement import Acted, plan_of, union_session, weights_digest
 from fedkge.client.holdings import Holding, labels_of
 from fedkge.client.keyring import Keyring
 from fedkge.client.participant import Participant
@@ -196,6 +196,18 @@ class SecureParticipant(Participant):
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
         super().merge(tables)
+        with self.secrets.timed():
+            self.acted.broadcast(tables)
+
+    def save(self, round: int) -> None:
+        acted = {name: digest.hex() for name, digest in self.acted.facts.items()}
+        self.metadata = {**self.metadata, "acted": acted}
+        super().save(round)
+
+    def restore(self, until: int) -> None:
+        super().restore(until)
+        acted = self.metadata.get("acted", {})
+        self.acted = Acted({name: bytes.fromhex(digest) for name, digest in acted.items()})
 
     # The protocols.
 
@@ -287,17 +299,47 @@ class SecureParticipant(Participant):
         session = self._session(download, "sum")
         if session.purpose != purpose:
             raise MessageError(f"a sum '{session.purpose}' is named where '{purpose}' is expected")
+        self._check_own_round(session, download)
+        self._check_last(session, download.metadata.get("last"))
+        binding = self.acted.binding(session, download.metadata)
         following = self._session(download, "next") if download.metadata.get("next") else None
 
         def answer() -> Messages:
             machine, delivery = self.secrets.machine(session), download.protocol["delivery"]
             if words is None:
-                masked = machine.mask_in_place(delivery, lambda room: self._write_veiled(session, room))
+                fill = lambda room: self._write_veiled(session, room)  # noqa: E731
+                masked = machine.mask_in_place(delivery, fill, binding)
             else:
-                masked = machine.mask(delivery, words)
+                masked = machine.mask(delivery, words, binding)
             return {"masked": masked, **(self._advertise(following) if following else {})}
 
         return self._answer(download, f"mask {session.id.hex()}", answer)
+
+    def _check_own_round(self, session: Session, download: Download) -> None:
+        """A step is summed in the round that made it, and a score in no round before that."""
+        round, trained = session.round, session.purpose == "delta"
+        if round is None:
+            return
+        if round != download.round or (round != self.round if trained else round < self.round):
+            raise RefusedError(
+                f"a sum '{session.purpose}' of round {round} is named where this client has trained round "
+                f"{self.round}: every round gives one sum of each kind"
+            )
+
+    def _check_last(self, session: Session, last: Any) -> None:
+        """The server says over whom the last sum went; it may not contradict whom this client unmasked."""
+        if session.round is None:
+            return
+        try:
+            purpose, round, survivors = last
+            known = self.secrets.journal.survivors_of(self.plan.session(purpose, round, 0))
+        except (TypeError, ValueError):
+            raise MessageError("the server does not say over whom the last sum went") from None
+        if known is not None and list(known) != survivors:
+            raise TamperError(
+                f"the server says that the sum '{purpose}' of round {round} went over {survivors}, and this "
+                f"client unmasked it for {list(known)}"
+            )
 
     def _answer(self, download: Download, question: str, answer: Any) -> Upload:
         """Answer each question once; asked again, say the same."""

@@ -82,7 +82,8 @@ class Journal:
         for client, query in spent.items():
             if query in self._opened:
                 raise RefusedError(
-                    f"client {client} has spent its query budget in this union; to unite anew, begin a new run"
+                    f"client {client} has spent its query budget in this union; "
+                    "to unite anew, begin a new run"
                 )
         self._opened.update(dict.fromkeys(spent.values(), True))
 

@@ -292,8 +292,9 @@ def test_an_unreduced_table_is_refused() -> None:
     round_ = a_round(3, ring=FIELD61)
     round_.deliveries()
     words = np.full(8, FIELD61.modulus, dtype="<u8")
+    message = Writer(Kind.MASKED, round_.session.id, 0).raw(bytes(96)).array(words).finish()
     with pytest.raises(MessageError, match="client 0's masked vector: a word is not below"):
-        round_.server.collect(0, Writer(Kind.MASKED, round_.session.id, 0).raw(bytes(96)).array(words).finish())
+        round_.server.collect(0, message)
 
 
 # --- unmasking

@@ -232,7 +232,7 @@ class SecureAggregationServer:
         return total
 
     def _rebuild_secrets(self) -> dict[int, bytes]:
-        """Every owner's secret; where a share is off, from another quorum, and `culprits` says whose it was."""
+        """Every owner's secret, where a share is off from another quorum; `culprits` says whose it was."""
         revealers = sorted(self._reveals)
         quorum = revealers[: self.session.threshold]
         weights = lagrange_weights(quorum)
@@ -262,7 +262,7 @@ class SecureAggregationServer:
     def _mend(
         self, owner: int, shares: Mapping[int, int], suspects: Sequence[int]
     ) -> tuple[bytes, list[int]] | None:
-        """The secret from any other quorum, and whose shares do not lie on it; suspects are left out first."""
+        """The secret from another quorum, and whose shares do not lie on it; suspects are left out first."""
         threshold = self.session.threshold
         order = sorted(shares, key=lambda client: (client not in suspects, client))
         left_out = (

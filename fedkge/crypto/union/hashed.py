@@ -79,6 +79,9 @@ class KeyedUnionClient(UnionClient):
         union = PseudonymListing.from_bytes(listing, self.session.id)
         return UnionRows(union.rows(self.pseudonyms()), union.num_rows, union.digest)
 
+    def _machines(self) -> list[object]:
+        return [self._group]
+
     def _secrets(self) -> list[bytes]:
         return [self._group.export_secrets()]
 

@@ -105,6 +105,9 @@ class ObliviousUnionClient(PrivateUnionClient):
         """A helper's secret, without which later generations would have other pseudonyms."""
         return self._helper.secret.to_bytes(POINT_SIZE, "little") if self._helper else b""
 
+    def _machines(self) -> list[object]:
+        return [*super()._machines(), self._query, *([self._helper] if self._helper else [])]
+
     def _secrets(self) -> list[bytes]:
         known = b"" if self._pseudonyms is None else self._pseudonyms.to_wire().tobytes()
         helper = self._helper.export_secrets() if self._helper else b""

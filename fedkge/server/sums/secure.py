@@ -275,7 +275,9 @@ class SecureSums(Sums):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         counts = {f"counts/{name}": counts for name, counts in self.counts.items()}
         digests = {f"digest/{name}": np.frombuffer(raw, np.uint8) for name, raw in self.digests.items()}
-        return {**counts, **digests, "held/rounds": np.array([self.held_back])}
+        purpose, round, survivors = self.sessions.last or ("", None, [])
+        last = {f"last/{purpose}": np.array([-1 if round is None else round, *survivors], np.int32)}
+        return {**counts, **digests, **last, "held/rounds": np.array([self.held_back])}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for key, array in arrays.items():
@@ -286,6 +288,9 @@ class SecureSums(Sums):
                 self.digests[name] = array.tobytes()
             elif group == "held":
                 self.held_back = int(array[0])
+            elif group == "last":
+                round, *survivors = map(int, array)
+                self.sessions.last = name, None if round < 0 else round, survivors
 
     def privacy(self, clip_rate: float) -> Privacy:
         return Privacy.with_sums(

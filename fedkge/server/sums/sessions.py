@@ -1,9 +1,10 @@
 """Sessions of secure aggregation over the messenger: each is prepared while the one before it is finished.
 
 A sum takes two exchanges. The first brings the masked vectors and the keys of the next sum, the second
-unmasks and deals the next sum's shares; with privacy.consistency, one between them has the clients sign over
-whom the sum goes. Where the next sum is not prepared by every client (at the start, after a dropout, after a
-resume), two more exchanges prepare it anew.
+unmasks and deals the next sum's shares. One between them has the clients sign over whom the sum goes, with
+privacy.consistency, or if clients dropped out since the shares were delivered and the threshold is below
+n − 1. Where the next sum is not prepared by every client (at the start, after a dropout, after a resume), two
+more exchanges prepare it anew.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.agreement import Acted
 from fedkge.crypto import Plan, SecureAggregationServer, Session
 from fedkge.errors import DropoutError, ProtocolError, TamperError
 from fedkge.exchange import Download, Upload
@@ -54,6 +56,8 @@ class Sessions:
     def __init__(self, messenger: Messenger, start: int) -> None:
         self.messenger = messenger
         self.plan: Plan
+        self.acted = Acted()
+        self.last: tuple[str, int | None, list[int]] | None = None  # the last sum: purpose, round, survivors
         self.seconds = 0.0
         self.first_attempt = start * _ATTEMPTS_PER_START  # clients never open a session twice
         self._attempt = self.first_attempt
@@ -93,9 +97,16 @@ class Sessions:
         server = self._prepared(wanted, round)
         self._ready = None  # whatever happens, these masks are used up
         upcoming = self._open(following) if following else None
-        metadata = {"sum": _named(server.session), "next": _named(upcoming.session) if upcoming else None}
+        metadata = {
+            "sum": _named(server.session),
+            "next": _named(upcoming.session) if upcoming else None,
+            "last": self.last,
+        }
         asked = [client for client in clients if client in self._deliveries]
         common = replace(download, metadata={**download.metadata, **metadata})
+        with self.clock():
+            self.acted.broadcast(download.tables)
+            server.bind(self.acted.binding(server.session, common.metadata))
         replies = self.messenger.ask(
             dict.fromkeys(asked, common),
             kind,
@@ -110,7 +121,7 @@ class Sessions:
             self._collect(upcoming, replies, "advert", phase, round)
         named = self._timed(server.announce_survivors)
         survivors = server.survivors
-        if server.session.signed:
+        if server.needs_consent:
             request = Download(round, metadata=metadata, protocol={"survivors": named})
             named, survivors = self._agree(server, request)
         protocol = {"survivors": named}
@@ -124,6 +135,7 @@ class Sessions:
         self._collect(server, replies, "reveal", "unmask", round)
         veils = {client: up.protocol["veil"] for client, up in replies.items() if "veil" in up.protocol}
         total = Total(self._unmasked(server, round), server.survivors, said, veils)
+        self.last = wanted.purpose, wanted.round, [*server.survivors]
         if upcoming and "keys" in protocol:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:
