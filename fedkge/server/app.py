@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedkge.agreement import run_name
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.loop import Federation
@@ -37,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
         (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
         if roster := str(context.run_config.get("roster", "")):
             shutil.copyfile(roster, folder / "roster.txt")
-    serve(grid, experiment, folder)
+    serve(grid, experiment, folder, run=run_name(experiment, context.run_config))
 
 
 def check_strategy(experiment: Experiment) -> type[Strategy]:
@@ -56,13 +57,18 @@ def check_strategy(experiment: Experiment) -> type[Strategy]:
 
 
 def serve(
-    grid: Grid, experiment: Experiment, folder: Path, observer: Observer | None = None, resume: bool = False
+    grid: Grid,
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    resume: bool = False,
+    run: str = "",
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder)
     strategy = check_strategy(experiment)
     _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
-    federation = Federation(experiment, records, observer)
+    federation = Federation(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
     if outcome.labels:
