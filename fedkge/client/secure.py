@@ -30,6 +30,7 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
 from fedkge.storage import staged
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["SecureParticipant"]
 
@@ -61,9 +62,11 @@ class SecureParticipant(Participant):
         self.keys = keys
         self.tables: dict[str, SharedTable] = {}
         self._unions: dict[str, UnionClient] = {}
+        self.client, self.experiment, self.files, self.every_round = client, experiment, files, every_round
+        self.policy = policy or Policy()
+        if keys is not None and STRATEGIES[experiment.federation.strategy].shared:
+            _ = self.secrets  # what its operator does not accept is refused before anything is made
         super().__init__(client, graph, experiment, files, every_round, simulated, policy)
-        if keys is not None and self.strategy.shared:
-            _ = self.secrets  # what its operator does not accept is refused before anything is asked
 
     @cached_property
     def secrets(self) -> Secrets:
