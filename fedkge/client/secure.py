@@ -189,6 +189,8 @@ class SecureParticipant(Participant):
             messages = {"reveal": self.secrets.machine(session).unmask(download.protocol["survivors"])}
             if following is not None:
                 messages["shares"] = self.secrets.machine(following).share_keys(download.protocol["keys"])
+            if session.purpose == "delta" and session.round is not None:
+                self.secrets.sums.reveal(session.round)
             self.secrets.end_session(session)
             return messages
 
@@ -200,7 +202,12 @@ class SecureParticipant(Participant):
         self._require_union()
         self.merge(download.tables)
         words = _ranking(self.measure("valid"), "valid")
-        masked = self._masked(download, "valid", words, lambda: self.save(download.round))
+
+        def commit() -> None:
+            self.secrets.sums.score(self.round, download.round)
+            self.save(download.round)
+
+        masked = self._masked(download, "valid", words, commit)
         # What private training has cost is said in the open: it follows from public numbers.
         spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
         return replace(masked, metadata=spent)
@@ -390,6 +397,7 @@ class SecureParticipant(Participant):
             start += table.num_words
             clipped += encoded.num_clipped
             values += moved.size
+        self.secrets.sums.mask(self.round, hashlib.sha256(words[:start].data).hexdigest())
         crypto, self.secrets.seconds = self.secrets.seconds, 0.0
         scalars = {
             "loss": max(float(self.metadata["loss"] or 0.0), 0.0),

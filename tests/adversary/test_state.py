@@ -7,17 +7,21 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedkge.client.secure import SecureParticipant
 from fedkge.errors import FederationError
 from fedkge.exchange import Download, Table
-from fedkge.metrics import TRAINING
+from fedkge.metrics import RANKING, TRAINING, MetricSums
+from fedkge.server.loop import Federation
 from fedkge.server.sums import SecureSums
-from fedkge.server.sums.sessions import Total
+from fedkge.server.sums.sessions import Sessions, Sum, Total
 from fedkge.simulations.runs import run as runs
 from tests.adversary.deployment import Deployment, small
 from tests.simulations.mishaps import Crash, crash_in, failures
@@ -72,6 +76,10 @@ def test_refused_steps_change_nothing(tmp_path: Path, totals: list[Total]) -> No
             "train",
             Download(1, {}, {**rounds, "sum": named("delta", 2)}, JUNK),
         ),
+        "trains more rounds than the run has": (
+            "train",
+            Download(5, {}, {**rounds, "sum": named("delta", 5)}, JUNK),
+        ),
         "trains a round that is over": ("train", Download(0, {}, {**rounds, "sum": named("delta", 0)}, JUNK)),
         "evaluates, and delivers junk": ("evaluate", Download(2, {}, {"sum": named("valid", 2)}, JUNK)),
         "tests, and delivers junk": (
@@ -118,6 +126,66 @@ def test_a_second_join_forgets_neither_the_union_nor_what_is_shared(
         deployment.serve(tmp_path / "server", "trial", resume=True)
     assert len(totals) == 1
     assert "trained on the union it began with" in str(failures(tmp_path / "server"))
+
+
+def test_a_round_has_one_step(tmp_path: Path, totals: list[Total], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set back to an earlier round, clients gave a step from whatever rows the server sent then."""
+    deployment = interrupted(tmp_path)
+    resumed = Federation._resume
+
+    def from_other_rows(self: Federation) -> Any:
+        arrays = resumed(self)
+        self.tables = {name: replace(t, rows=t.rows + np.float32(0.5)) for name, t in self.tables.items()}
+        return arrays
+
+    monkeypatch.setattr(Federation, "_resume", from_other_rows)
+    with pytest.raises(FederationError, match="0 of 5 clients answered"):
+        deployment.serve(tmp_path / "server", "trial", resume=True)
+    reasons = [why for _, _, _, why in failures(tmp_path / "server")]
+    assert len(reasons) == 5
+    assert all("round 1 was summed with another step" in why for why in reasons)
+    assert len(totals) == 1
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_rows_are_scored_in_one_sum(guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding 3 for scores: those of one model, under two round numbers, with and without a client."""
+    victim, rounds = 4, [1, 2]
+    sums, own, give = {}, [], Sessions.sum
+
+    def without_the_victim(self: Sessions, wanted: Sum, clients: Any, *arguments: Any) -> Total:
+        if wanted == Sum("valid", 2):
+            clients = [client for client in clients if client != victim]
+        total = give(self, wanted, clients, *arguments)
+        if wanted.purpose == "valid":
+            sums[wanted.round] = MetricSums.from_scalars(RANKING.decode(total.words))
+        return total
+
+    def untrained(self: Federation, round: int) -> None:
+        self.state.round = round
+
+    measure = SecureParticipant.measure
+
+    def measuring(self: SecureParticipant, split: str) -> dict[str, Any]:
+        scores = measure(self, split)
+        if self.client == victim:
+            own.append(MetricSums.from_json(scores[split]))
+        return scores
+
+    monkeypatch.setattr(Sessions, "sum", without_the_victim)
+    monkeypatch.setattr(Federation, "train", untrained)
+    monkeypatch.setattr(SecureParticipant, "measure", measuring)
+    if not guarded:
+        monkeypatch.setattr("fedkge.client.secrets.PastSums.score", lambda *_: None)
+    experiment = small("federation.rounds=2", "federation.evaluate_every=1")
+    with pytest.raises(FederationError, match="0 of 4 clients") if guarded else nullcontext():
+        Deployment(tmp_path, experiment).serve(tmp_path / "server", "trial")
+    assert list(sums) == (rounds[:1] if guarded else rounds)
+    reasons = str(failures(tmp_path / "server"))
+    assert ("trained nothing since it gave those of round 1" in reasons) == guarded
+    if not guarded:
+        assert sums[1].count - sums[2].count == own[0].count
+        assert sums[1].sums["mrr"] - sums[2].sums["mrr"] == pytest.approx(own[0].sums["mrr"], abs=1e-3)
 
 
 # Power cuts.
