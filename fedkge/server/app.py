@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedkge.agreement import run_name
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.loop import Federation
@@ -44,7 +45,7 @@ def main(grid: Grid, context: Context) -> None:
         stored.write_text(experiment.to_toml(), encoding="utf-8")
         if roster := str(config.get("roster", "")):
             shutil.copyfile(roster, folder / "roster.txt")
-    serve(grid, experiment, folder, resume=resume, resume_command=command)
+    serve(grid, experiment, folder, resume=resume, resume_command=command, run=run_name(experiment, config))
 
 
 def _check_stored(path: Path, experiment: Experiment) -> None:
@@ -79,12 +80,13 @@ def serve(
     observer: Observer | None = None,
     resume: bool = False,
     resume_command: str | None = None,
+    run: str = "",
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder, resume_command)
     strategy = check_strategy(experiment)
     _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
-    federation = Federation(experiment, records, observer)
+    federation = Federation(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
     if outcome.labels:
