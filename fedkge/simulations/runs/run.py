@@ -112,7 +112,7 @@ def _serve(
         tracked(track, experiment, folder, observer) as watch,
         open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
     ):
-        summary = serve(grid, experiment, folder, watch, resumed, name)
+        summary = serve(grid, experiment, folder, watch, resumed, run=name)
         watch.end(summary)
     if is_secure(experiment):
         summary["utility"]["per_client"] = _scores_of_clients(states, experiment.data.clients)
