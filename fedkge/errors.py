@@ -52,6 +52,8 @@ class FederationError(FedkgeError):
 class ProtocolError(FedkgeError):
     """A protocol stopped; nothing of the step was applied."""
 
+    culprit: int | None = None  # the client whose message it was, where that is known
+
 
 class MessageError(ProtocolError):
     """Bytes that are not the message expected here."""

@@ -268,7 +268,15 @@ class PrivacySettings(Settings):
         ge=3,
         description="how many must answer for a sum; left out: over two thirds, see protocols.md",
     )
-    min_holders: int = Field(default=3, ge=1, description="rows that fewer clients hold stay at home")
+    min_holders: int = Field(
+        default=3,
+        ge=1,
+        description="rows that fewer clients hold stay at home, as do those of fewer than `colluders` + 2; "
+        "1 shares all, and protects none that one client holds",
+    )
+    colluders: int = Field(
+        default=1, ge=0, description="clients that may help the server: a shared row has two more holders"
+    )
     clip: float = Field(
         default=8.0, gt=0, allow_inf_nan=False, description="the largest number that a masked row may move by"
     )
@@ -283,8 +291,26 @@ class PrivacySettings(Settings):
     dp: DPSettings = DPSettings(mode="off")
 
     def quorum(self, clients: int) -> int:
-        """How many must answer for a sum: over two thirds, and such that a row keeps two of its holders."""
-        return self.threshold or max(2 * clients // 3 + 1, min(clients, clients - self.min_holders + 2))
+        """How many must answer for a sum: over two thirds, and any two quorums share an honest one."""
+        return self.threshold or max(2 * clients // 3 + 1, self.lowest_quorum(clients))
+
+    def lowest_quorum(self, clients: int) -> int:
+        """The smallest threshold t with 2 t > clients + colluders."""
+        return max(3, (clients + self.colluders) // 2 + 1)
+
+    @property
+    def holders(self) -> int:
+        """How many clients hold a shared row at least, so that two honest ones hide each other."""
+        return 1 if self.min_holders == 1 else max(self.min_holders, 2 + self.colluders)
+
+    @property
+    def kept_holders(self) -> int:
+        """How many of them a row keeps in every sum, whoever drops out."""
+        return min(self.holders, 2 + self.colluders)
+
+    def cover_quorum(self, clients: int) -> int:
+        """How many must answer so that every row keeps its holders."""
+        return clients - (self.holders - self.kept_holders)
 
 
 class ClientSettings(Settings):

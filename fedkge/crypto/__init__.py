@@ -1,7 +1,12 @@
 """Cryptographic protocols as pure state machines: bytes in, bytes out, no network, no files, no torch."""
 
+<<<<<<< HEAD
 from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
 from fedkge.crypto.fixed_point import FixedPoint, FixedPointWords
+=======
+from fedkge.crypto.aggregation import UNBOUND, SecureAggregationClient, SecureAggregationServer
+from fedkge.crypto.fixed_point import Encoded, FixedPoint
+>>>>>>> h-F
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.plan import DIGEST_WORDS, Plan, SharedTable
@@ -13,6 +18,7 @@ from fedkge.crypto.union import UNION_MODES, UnionClient, UnionRows, UnionServer
 __all__ = [
     "DIGEST_WORDS",
     "FIELD61",
+    "UNBOUND",
     "UNION_MODES",
     "WORD32",
     "FixedPoint",

@@ -16,7 +16,7 @@ from fedkge.crypto.channels import OVERHEAD, channel_info, open_envelope, seal_e
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.crypto.keys import KEY_SIZE, EphemeralKey, Identity, derive_key
 from fedkge.crypto.roster import Roster
-from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
+from fedkge.crypto.wire import SERVER, Kind, Reader, Writer, sent_by
 from fedkge.errors import DropoutError, RefusedError
 
 __all__ = ["GroupKeyClient", "GroupKeyServer", "group_key_id"]
@@ -101,10 +101,10 @@ class GroupKeyServer:
 
     def announce_keys(self, replies: Mapping[int, bytes]) -> bytes:
         self._require_all(replies)
-        found: dict[int, Advertisement] = {
-            u: read_advertisement(reply, self._id, u, self._roster, num_keys=1)
-            for u, reply in replies.items()
-        }
+        found: dict[int, Advertisement] = {}
+        for u, reply in replies.items():
+            with sent_by(u):
+                found[u] = read_advertisement(reply, self._id, u, self._roster, num_keys=1)
         return write_keys(self._id, found)
 
     def deliver(self, replies: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -118,10 +118,11 @@ class GroupKeyServer:
         }
 
     def _read_envelopes(self, client: int, reply: bytes) -> dict[int, bytes]:
-        reader = Reader(reply, Kind.GROUP_SEAL, self._id, client)
-        found = {v: reader.raw(ENVELOPE_SIZE) for v in range(len(self._roster)) if v != client}
-        reader.finish()
-        return found
+        with sent_by(client):
+            reader = Reader(reply, Kind.GROUP_SEAL, self._id, client)
+            found = {v: reader.raw(ENVELOPE_SIZE) for v in range(len(self._roster)) if v != client}
+            reader.finish()
+            return found
 
     def _require_all(self, replies: Mapping[int, bytes]) -> None:
         missing = sorted(set(range(len(self._roster))) - set(replies))

@@ -1,4 +1,4 @@
-"""What a client must remember for good: sessions it opened and masked, whom each unmasking covered, queries.
+"""What a client must remember for good: the sessions it opened, what it masked and unmasked, and queries.
 
 Training is deterministic, so the same round summed over two sets of survivors differs by one client's upload.
 The journal refuses that. Keep it in an atomic file, and write the file before any message leaves the client.
@@ -7,7 +7,7 @@ The journal refuses that. Keep it in an atomic file, and write the file before a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
@@ -25,6 +25,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._opened: dict[bytes, bool] = {}  # session → masked; a query → answered
+        self._bound: dict[bytes, bytes] = {}  # label → what the client had acted on when it masked
         self._revealed: dict[bytes, tuple[int, ...]] = {}  # label → survivors
         self._rosters: dict[str, bytes] = {}  # run → roster
 
@@ -44,13 +45,19 @@ class Journal:
         self._rosters[session.run] = pinned
         self._opened[session.id] = False
 
-    def mask(self, session: Session) -> None:
-        """Note that the session's masks are used up."""
+    def mask(self, session: Session, binding: bytes) -> None:
+        """Note that the session's masks are used up; another attempt must rest on the same binding."""
         if self._opened.get(session.id, True):
             raise RefusedError(
                 "this session has masked a vector already: two vectors under one mask reveal their difference"
             )
+        if self._bound.get(session.label, binding) != binding:
+            raise RefusedError(
+                f"round {session.round} of run '{session.run}' ({session.purpose}) was masked after other "
+                "messages than those before this attempt: one round gives one vector; skip the round"
+            )
         self._opened[session.id] = True
+        self._bound[session.label] = binding
 
     def reveal(self, session: Session, survivors: Sequence[int]) -> None:
         """Note whose sum is revealed; the same label may never be revealed for others."""
@@ -62,14 +69,23 @@ class Journal:
             )
         self._revealed[session.label] = tuple(survivors)
 
-    def answer_query(self, union: bytes, client: int) -> None:
-        """Note that a client's names were looked up for a union, which happens once."""
-        spent = hashlib.sha256(b"fedkge query" + union + client.to_bytes(2, "little")).digest()
-        if spent in self._opened:
-            raise RefusedError(
-                f"client {client} has spent its query budget in this union; to unite anew, begin a new run"
-            )
-        self._opened[spent] = True
+    def survivors_of(self, session: Session) -> tuple[int, ...] | None:
+        """For whom this client unmasked what the session sums, in whichever attempt; None if it did not."""
+        return self._revealed.get(session.label)
+
+    def answer_queries(self, union: bytes, clients: Iterable[int]) -> None:
+        """Note that these clients' names were looked up for a union, which happens once."""
+        spent = {
+            client: hashlib.sha256(b"fedkge query" + union + client.to_bytes(2, "little")).digest()
+            for client in clients
+        }
+        for client, query in spent.items():
+            if query in self._opened:
+                raise RefusedError(
+                    f"client {client} has spent its query budget in this union; "
+                    "to unite anew, begin a new run"
+                )
+        self._opened.update(dict.fromkeys(spent.values(), True))
 
     def accept_roster(self, run: str, roster: Roster) -> None:
         """The operator's consent to a changed roster: the counts' difference reveals who holds what."""
@@ -80,6 +96,9 @@ class Journal:
         writer.number(len(self._opened), 4)
         for session, masked in self._opened.items():
             writer.raw(session).number(masked, 1)
+        writer.number(len(self._bound), 4)
+        for label, binding in self._bound.items():
+            writer.raw(label).raw(binding)
         writer.number(len(self._revealed), 4)
         for label, survivors in self._revealed.items():
             writer.raw(label).numbers(survivors, 2)
@@ -95,6 +114,9 @@ class Journal:
         for _ in range(reader.number(4)):
             session = reader.raw(DIGEST_SIZE)
             journal._opened[session] = bool(reader.number(1))
+        for _ in range(reader.number(4)):
+            label = reader.raw(DIGEST_SIZE)
+            journal._bound[label] = reader.raw(DIGEST_SIZE)
         for _ in range(reader.number(4)):
             label = reader.raw(DIGEST_SIZE)
             journal._revealed[label] = tuple(reader.numbers(2))

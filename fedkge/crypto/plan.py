@@ -32,6 +32,7 @@ class SharedTable:
     width: int
     digest: bytes  # of the union's list
     shared: NDArray[np.int32] | None = None  # ascending; None until the holders are counted
+    holders: NDArray[np.int32] | None = None  # of each shared row, as they were counted
 
     @property
     def num_words(self) -> int:
@@ -50,8 +51,13 @@ class Plan:
     tables: Mapping[str, SharedTable]
     scalars: Mapping[str, int]  # purpose of a sum -> how many words stand behind its rows
 
-    def with_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> Plan:
-        tables = {name: replace(table, shared=shared[name]) for name, table in self.tables.items()}
+    def with_shared(
+        self, shared: Mapping[str, NDArray[np.int32]], holders: Mapping[str, NDArray[np.int32]]
+    ) -> Plan:
+        tables = {
+            name: replace(table, shared=shared[name], holders=holders[name])
+            for name, table in self.tables.items()
+        }
         return replace(self, tables=tables)
 
     def session(self, purpose: str, round: int | None, attempt: int) -> Session:
@@ -92,8 +98,9 @@ class Plan:
     def _context(self) -> bytes:
         state = hashlib.sha256(b"fedkge plan" + self._listings + repr(float(self.clip)).encode())
         for name, table in sorted(self.tables.items()):
-            if table.shared is None:
+            if table.shared is None or table.holders is None:
                 raise MessageError(f"the holders of the {name} table are not counted yet")
             state.update(f"{name} {table.width} {len(table.shared)}\0".encode())
             state.update(np.ascontiguousarray(table.shared, dtype="<i4").tobytes())
+            state.update(np.ascontiguousarray(table.holders, dtype="<i4").tobytes())
         return state.digest()

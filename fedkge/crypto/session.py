@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,6 +50,14 @@ class Session:
     @property
     def num_clients(self) -> int:
         return len(self.roster)
+
+    def needs_consent(self, opened: Sequence[int], survivors: Sequence[int]) -> bool:
+        """Whether clients sign the survivors before they unmask: always, or where lists could differ.
+
+        If nobody dropped out after the shares were delivered, there is one list to show. With t ≥ n − 1,
+        no choice of lists unmasks fewer than t clients (docs/protocols.md has the proof).
+        """
+        return self.signed or (self.threshold < self.num_clients - 1 and tuple(opened) != tuple(survivors))
 
     @cached_property
     def label(self) -> bytes:

@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from fedkge.crypto.entropy import OPERATING_SYSTEM, Entropy
 from fedkge.errors import SettingError, TamperError
 
-__all__ = ["PRIME", "SECRET_SIZE", "SHARE_SIZE", "combine_shares", "deal_shares", "lagrange_weights"]
+__all__ = [
+    "PRIME",
+    "SECRET_SIZE",
+    "SHARE_SIZE",
+    "combine_shares",
+    "deal_shares",
+    "lagrange_weights",
+    "share_of",
+]
 
 PRIME = (1 << 256) + 297
 SECRET_SIZE = 32
@@ -60,18 +68,24 @@ def _evaluate(packed: list[int], point: int, lane: int, count: int) -> list[int]
     return [int.from_bytes(lanes[i * lane : (i + 1) * lane], "little") % PRIME for i in range(count)]
 
 
-def lagrange_weights(parties: Sequence[int]) -> list[int]:
-    """Weights that give f(0) from f at the points of these parties; the same for every secret they hold."""
+def lagrange_weights(parties: Sequence[int], at: int = 0) -> list[int]:
+    """Weights that give f(at) from f at the points of these parties; the same for every secret they hold."""
     points = [party + 1 for party in parties]
     weights = []
     for point in points:
         above, below = 1, 1
         for other in points:
             if other != point:
-                above = above * other % PRIME
+                above = above * (other - at) % PRIME
                 below = below * (other - point) % PRIME
         weights.append(above * pow(below, -1, PRIME) % PRIME)
     return weights
+
+
+def share_of(party: int, shares: Mapping[int, int]) -> int:
+    """The share that a party has if those of these others are true."""
+    weights = lagrange_weights(list(shares), party + 1)
+    return sum(weight * share for weight, share in zip(weights, shares.values(), strict=True)) % PRIME
 
 
 def combine_shares(shares: Mapping[int, int], weights: Sequence[int] | None = None) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -17,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.errors import MessageError
+from fedkge.errors import MessageError, ProtocolError
 
-__all__ = ["HEADER_SIZE", "SERVER", "Kind", "Reader", "Writer"]
+__all__ = ["HEADER_SIZE", "SERVER", "Kind", "Reader", "Writer", "sent_by"]
 
 MAGIC = b"fdkg"
 VERSION = 1
@@ -58,6 +59,16 @@ class Kind(IntEnum):
     OPRF_QUERY = 58
     OPRF_HELP = 59
     OPRF_ANSWER = 60
+
+
+@contextmanager
+def sent_by(client: int) -> Iterator[None]:
+    """Whatever is wrong with what is read here is this client's doing."""
+    try:
+        yield
+    except ProtocolError as error:
+        error.culprit = client
+        raise
 
 
 class Writer:

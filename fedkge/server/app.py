@@ -10,13 +10,14 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedkge.errors import SettingError
+from fedkge.agreement import run_name
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.loop import Federation
 from fedkge.server.privacy import check_privacy
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
-from fedkge.server.summary import summarise
+from fedkge.server.summary import experiment_hash, summarise
 from fedkge.storage import storage_errors
 from fedkge.strategy import STRATEGIES, Strategy
 
@@ -30,14 +31,31 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """A run under Flower's own runtime: the experiment and the run folder come with the run config."""
-    experiment = Experiment.from_json(str(context.run_config["experiment"]))
-    folder = Path(str(context.run_config["folder"]))
+    config = context.run_config
+    experiment = Experiment.from_json(str(config["experiment"]))
+    folder, resume = Path(str(config["folder"])), bool(config.get("resume", False))
+    stored = folder / "experiment.toml"
+    command = f"fedkge flower-config {stored} --folder {folder} --resume, then flwr run with what it wrote"
+    if resume:
+        _check_stored(stored, experiment)
+    elif stored.exists():
+        raise DataError(f"{folder} holds a run; choose another --folder, or go on with it: {command}")
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
-        if roster := str(context.run_config.get("roster", "")):
+        stored.write_text(experiment.to_toml(), encoding="utf-8")
+        if roster := str(config.get("roster", "")):
             shutil.copyfile(roster, folder / "roster.txt")
-    serve(grid, experiment, folder)
+    serve(grid, experiment, folder, resume=resume, resume_command=command, run=run_name(experiment, config))
+
+
+def _check_stored(path: Path, experiment: Experiment) -> None:
+    """Whether this is the experiment that was begun there, and is not over."""
+    if not path.exists():
+        raise DataError(f"{path.parent} holds no run to go on with; leave out --resume to begin one")
+    if experiment_hash(Experiment.load(path)) != experiment_hash(experiment):
+        raise DataError(f"{path.parent} holds a different experiment; resume with its own {path.name}")
+    if (path.parent / "summary.json").exists():
+        raise DataError(f"the run in {path.parent} is finished: its results are in summary.json")
 
 
 def check_strategy(experiment: Experiment) -> type[Strategy]:
@@ -56,13 +74,19 @@ def check_strategy(experiment: Experiment) -> type[Strategy]:
 
 
 def serve(
-    grid: Grid, experiment: Experiment, folder: Path, observer: Observer | None = None, resume: bool = False
+    grid: Grid,
+    experiment: Experiment,
+    folder: Path,
+    observer: Observer | None = None,
+    resume: bool = False,
+    resume_command: str | None = None,
+    run: str = "",
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
-    records = Records(folder)
+    records = Records(folder, resume_command)
     strategy = check_strategy(experiment)
     _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
-    federation = Federation(experiment, records, observer)
+    federation = Federation(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
     records.write_json("summary.json", content)

@@ -15,6 +15,10 @@ __all__ = ["Privacy", "check_privacy"]
 
 _SCORES = "how many triples each client has, and its training losses, validation and test scores"
 _SPENDING = "the ε and δ of each client's private training, its noise, and how many private steps it took"
+_CLAIMED = (
+    "assumed: clients count the rows that they hold and no others; counts are claimed, not proved, so that a "
+    "malicious client can claim rows of others, which are then shared with fewer honest holders"
+)
 
 MOST_CLIENTS = 100
 
@@ -30,6 +34,8 @@ class Privacy:
     clip_rate: float | None
     learned: tuple[str, ...]
     accounts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of private training, by client
+    covers: Mapping[str, float] | None = None  # holders less assumed colluders -> share of the shared rows
+    rounds_held_back: int = 0  # in which dropouts would have laid rows bare
 
     @classmethod
     def without_protection(cls, shared: Collection[str]) -> Privacy:
@@ -59,6 +65,9 @@ class Privacy:
         num_clients: int,
         fewest: int,
         consistency: bool,
+        covers: Mapping[str, float],
+        colluders: int,
+        rounds_held_back: int,
     ) -> Privacy:
         """Sums over the roster; who holds what depends on the mode of the union."""
         return cls(
@@ -82,7 +91,11 @@ class Privacy:
                 "sums: losses, triples, seconds, memory, and validation and test scores, over those clients",
                 "per-client rows: none; each client is sent the whole table, since rows cannot be picked",
                 "liveness: which client answered, dropped out, and when",
+                _told(covers, colluders),
+                _CLAIMED,
             ),
+            covers=covers,
+            rounds_held_back=rounds_held_back,
         )
 
     def report(self) -> dict[str, Any]:
@@ -91,10 +104,19 @@ class Privacy:
             "secure_aggregation": self.secure_aggregation,
             "consistency": self.consistency,
             "rows_not_shared": dict(self.rows_not_shared),
+            "covers": None if self.covers is None else dict(self.covers),
+            "rounds_held_back": self.rounds_held_back,
             "clip_rate": self.clip_rate,
             **guarantees(self.accounts),
             "what_the_server_learned": [*self.learned, *([_SPENDING] if self.accounts else [])],
         }
+
+
+def _told(covers: Mapping[str, float], colluders: int) -> str:
+    """How well single clients hide in the sum of a row."""
+    shares = ", ".join(f"{cover} for {share:.1%}" for cover, share in covers.items())
+    assumed = f"{colluders} client{'s collude' if colluders != 1 else ' colludes'} with the server"
+    return f"covers: honest holders behind a shared row, if {assumed}: {shares or 'no row is shared'}"
 
 
 def _unless(fewest: int, num_clients: int) -> str:
@@ -164,16 +186,15 @@ def check_privacy(experiment: Experiment, shared: Collection[str]) -> None:
             f"privacy.helpers: {privacy.helpers} of {n} clients; choose 1 to {n}: helpers are clients, and "
             "c + 1 of them withstand c that collude"
         )
-    quorum = privacy.quorum(n)
-    if not n // 2 + 1 <= quorum <= n:
+    if privacy.colluders > n - 2:
         raise SettingError(
-            f"privacy.threshold: {quorum} of {n} clients; choose {max(3, n // 2 + 1)} to {n}: two quorums "
-            "must overlap, and no more than all can answer"
+            f"privacy.colluders: {privacy.colluders} of {n} clients; choose 0 to {n - 2}: two honest clients "
+            "hide each other, and one alone is hidden by nobody"
         )
-    if privacy.min_holders - (n - quorum) < min(2, privacy.min_holders):
+    quorum, lowest = privacy.quorum(n), privacy.lowest_quorum(n)
+    if not lowest <= quorum <= n:
         raise SettingError(
-            f"privacy.min_holders: {privacy.min_holders} with {n - quorum} tolerated dropouts: a row could "
-            f"lose all its holders but one; set privacy.min_holders = {n - quorum + 2} or "
-            f"privacy.threshold = {min(n, n - privacy.min_holders + 2)}"
+            f"privacy.threshold: {quorum} of {n} clients; choose {lowest} to {n}: two quorums must share a "
+            f"client that is honest, if {privacy.colluders} may not be, and no more than all can answer"
         )
     FixedPoint(privacy.clip, n)  # raises if the sum would overflow

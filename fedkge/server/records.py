@@ -24,19 +24,26 @@ _FILES = {
     "messages": ("round", "phase", "client", "direction", "bytes"),
     "failures": ("round", "phase", "client", "reason"),
 }
+_REPEATED = ("metrics", "messages")  # a resumed run writes anew what came after its checkpoint
 
 
 class Records:
-    """A run folder as the server writes it."""
+    """A run folder as the server writes it, and the command that goes on with it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resume_command: str | None = None) -> None:
         self.folder = folder
+        self.resume_command = resume_command or f"fedkge run --resume {folder}"
         with storage_errors(folder):
             (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
             for name, columns in _FILES.items():
                 path = self._path(name)
                 if not path.exists():
                     self._write(path, [columns])
+
+    @property
+    def remedy(self) -> str:
+        """What to tell whoever reads that the run stopped."""
+        return f"What was settled is kept; go on with: {self.resume_command}"
 
     def add(self, name: str, rows: Iterable[Sequence[object]]) -> None:
         """Append rows; each call leaves the file complete."""
@@ -45,12 +52,12 @@ class Records:
 
     def save_checkpoint(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> None:
         """Tables and metadata of one moment, with the lengths that the CSVs had then."""
-        lengths = {name: self._path(name).stat().st_size for name in _FILES}
+        lengths = {name: self._path(name).stat().st_size for name in _REPEATED}
         with storage_errors(self.folder):
             tables = f"tables-{metadata['round']}.safetensors"
-            with staged(self.folder / "checkpoint" / tables) as path:
+            with staged(self.folder / "checkpoint" / tables, durable=True) as path:
                 save_file(dict(arrays), path)
-            with staged(self.folder / "checkpoint" / "server.json") as path:
+            with staged(self.folder / "checkpoint" / "server.json", durable=True) as path:
                 path.write_text(
                     json.dumps({**metadata, "tables": tables, "lengths": lengths}), encoding="utf-8"
                 )
@@ -59,7 +66,7 @@ class Records:
                     old.unlink()
 
     def load_checkpoint(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-        """The last checkpoint; the CSVs are cut back to what they were then."""
+        """The last checkpoint; metrics and messages are cut back to what they were then."""
         path = self.folder / "checkpoint" / "server.json"
         if not path.exists():
             return None
@@ -78,14 +85,14 @@ class Records:
         """How often this run was begun or resumed, this time included."""
         path = self.folder / "checkpoint" / "starts"
         count = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
-        with staged(path) as partial:
+        with staged(path, durable=True) as partial:
             partial.write_text(f"{count}\n", encoding="utf-8")
         return count
 
     def restart(self) -> None:
         """Forget a run that never reached a checkpoint."""
-        for name, columns in _FILES.items():
-            self._write(self._path(name), [columns])
+        for name in _REPEATED:
+            self._write(self._path(name), [_FILES[name]])
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         with staged(self.folder / name) as path:

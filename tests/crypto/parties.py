@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto import Identity, Journal, Roster, SecureAggregationClient, SecureAggregationServer, Session
-from fedkge.crypto.rings import Ring
+from fedkge.crypto.rings import FIELD61, WORD32, Ring
 
+RINGS = (WORD32, FIELD61)
 R0, R1, R2, R3 = range(4)  # the last message a client sends before it drops out
 NOTHING = -1
 
@@ -111,7 +112,7 @@ class Round:
 
     def request(self) -> bytes:
         request = self.survivors()
-        if self.session.signed:
+        if self.server.needs_consent:
             for u in self._present(R3):
                 self._send(u, self.clients[u].consent(request))
             request = self.server.announce_quorum()

@@ -42,6 +42,10 @@ def finish(last: Sequence[int]) -> list[int]:
         if last[u] >= R2:
             server.collect(u, clients[u].mask(deliveries[u], VECTORS[u]))
     request = server.announce_survivors()
+    if server.needs_consent:
+        for u in (u for u in deliveries if last[u] == R3):
+            server.collect(u, clients[u].consent(request))
+        request = server.announce_quorum()
     for u in deliveries:
         if last[u] == R3:
             server.collect(u, clients[u].unmask(request))

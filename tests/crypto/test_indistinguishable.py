@@ -58,7 +58,7 @@ def test_each_client_s_masked_vector_is_uniform() -> None:
             round_ = Round(make_session(5, LENGTH), world(0, WORD32), seed=(client, repeat))
             deliveries = round_.deliveries()
             message = round_.clients[client].mask(deliveries[client], round_.vectors[client])
-            counts += np.bincount(np.frombuffer(message[HEADER_SIZE + 8 :], dtype=np.uint8), minlength=256)
+            counts += np.bincount(np.frombuffer(message[HEADER_SIZE + 104 :], dtype=np.uint8), minlength=256)
         assert chisquare(counts).pvalue > 1e-3
 
 

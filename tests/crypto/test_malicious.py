@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from fedkge.crypto import FIELD61, WORD32, Journal, SecureAggregationClient, SecureAggregationServer, Session
 from fedkge.crypto.aggregation.advertisement import Advertisement, _statement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
-from fedkge.crypto.aggregation.pairwise_keys import pairwise_mask_key, pairwise_sign, self_mask_key
+from fedkge.crypto.aggregation.pairwise_keys import (
+    UNBOUND,
+    bound_key,
+    pairwise_mask_key,
+    pairwise_sign,
+    self_mask_key,
+)
 from fedkge.crypto.keys import EphemeralKey
 from fedkge.crypto.masks import add_masks
 from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares
@@ -46,8 +52,10 @@ def flip(message: bytes, place: int) -> bytes:
     return bytes(changed)
 
 
-def survivors(session: Session, listed: Sequence[int]) -> bytes:
-    return Writer(Kind.SURVIVORS, session.id, SERVER).numbers(list(listed), 2).finish()
+def survivors(round_: Round, listed: Sequence[int]) -> bytes:
+    """The request to unmask these, with the signatures that came with their vectors."""
+    signatures = b"".join(round_.server._signatures.get(client, bytes(64)) for client in listed)
+    return Writer(Kind.SURVIVORS, round_.session.id, SERVER).numbers(list(listed), 2).raw(signatures).finish()
 
 
 def a_round(n: int = 5, **changes: object) -> Round:
@@ -229,12 +237,12 @@ def collect_all(server: SecureAggregationServer, reveals: Sequence[bytes]) -> li
     return found
 
 
-def test_with_one_share_to_spare_the_false_one_is_named() -> None:
+def test_with_one_share_to_spare_the_false_one_is_named_and_the_sum_is_made() -> None:
     round_ = a_round(5)
     reveals = revealed(round_)
     reveals[1] = flip(reveals[1], HEADER_SIZE + 2 + 3 * SHARE_SIZE)
-    with pytest.raises(TamperError, match="between clients 3 and 1 is wrong"):
-        collect_all(round_.server, reveals)
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (1,)
 
 
 def test_a_dealer_of_false_shares_is_named() -> None:
@@ -254,6 +262,7 @@ def test_a_dealer_of_false_shares_is_named() -> None:
         round_.server.collect(u, round_.clients[u].unmask(request))
     with pytest.raises(TamperError, match="seed rebuilt for client 2 is not the one it committed to"):
         round_.server.total()
+    assert round_.server.culprits == (2,)
 
 
 def test_a_share_outside_the_field_is_refused() -> None:
@@ -272,7 +281,7 @@ def test_a_masked_vector_of_another_length_is_refused_and_not_added() -> None:
     round_ = a_round(3)
     deliveries = round_.deliveries()
     true = round_.clients[0].mask(deliveries[0], round_.vectors[0])
-    for false in (true[:-4], true + bytes(4), flip(true, HEADER_SIZE)):
+    for false in (true[:-4], true + bytes(4), flip(true, HEADER_SIZE + 96)):
         with pytest.raises(MessageError):
             round_.server.collect(0, false)
     assert round_.server.survivors == ()
@@ -283,8 +292,9 @@ def test_an_unreduced_table_is_refused() -> None:
     round_ = a_round(3, ring=FIELD61)
     round_.deliveries()
     words = np.full(8, FIELD61.modulus, dtype="<u8")
+    message = Writer(Kind.MASKED, round_.session.id, 0).raw(bytes(96)).array(words).finish()
     with pytest.raises(MessageError, match="client 0's masked vector: a word is not below"):
-        round_.server.collect(0, Writer(Kind.MASKED, round_.session.id, 0).array(words).finish())
+        round_.server.collect(0, message)
 
 
 # --- unmasking
@@ -305,7 +315,7 @@ def test_a_false_list_of_survivors_is_refused(listed: list[int], error: type[Pro
     round_ = a_round()
     request = round_.request()
     with pytest.raises(error):
-        round_.clients[0].unmask(survivors(round_.session, listed))
+        round_.clients[0].unmask(survivors(round_, listed))
     round_.clients[0].unmask(request)
 
 
@@ -313,7 +323,7 @@ def test_a_survivor_who_shared_no_keys_is_refused() -> None:
     round_ = Round(make_session(5), random_vectors(5, 8, WORD32), [R3, R3, R3, R3, 0])
     round_.request()
     with pytest.raises(TamperError, match=r"\[4\] are named as survivors but delivered no shares"):
-        round_.clients[0].unmask(survivors(round_.session, range(5)))
+        round_.clients[0].unmask(survivors(round_, range(5)))
 
 
 def test_a_second_unmasking_is_refused_even_for_the_same_survivors() -> None:
@@ -334,7 +344,7 @@ def test_a_second_unmasking_with_other_survivors_is_refused_after_a_restart() ->
     again = SecureAggregationClient(session, 0, identity(0), Journal.from_bytes(journals[0].to_bytes()))
     again.restore_secrets(stored)
     with pytest.raises(RefusedError, match="was unmasked for clients"):
-        again.unmask(survivors(session, [0, 1, 2, 3]))
+        again.unmask(survivors(round_, [0, 1, 2, 3]))
 
 
 # --- the consistency round
@@ -394,16 +404,22 @@ def split_view(threshold: int) -> NDArray[np.uint32]:
     masked = [round_.clients[u].mask(deliveries[u], round_.vectors[u]) for u in range(5)]
     colluder = SecureAggregationClient(session, 4, identity(4), Journal())
     colluder.restore_secrets(round_.clients[4].export_secrets())
-    everybody, without = survivors(session, range(5)), survivors(session, range(1, 5))
+    for u in range(5):
+        round_.server.collect(u, masked[u])
+    everybody, without = survivors(round_, range(5)), survivors(round_, range(1, 5))
     seeds = {u: share_of(0, round_.clients[u].unmask(everybody)) for u in (0, 1, 4)}
-    keys = {u: share_of(0, round_.clients[u].unmask(without)) for u in (2, 3)}
-    keys[4] = share_of(0, colluder.unmask(without))
+    helpers = {2: round_.clients[2], 3: round_.clients[3], 4: colluder}
+    if session.needs_consent(range(5), range(1, 5)):
+        consents = {u: client.consent(without)[HEADER_SIZE:] for u, client in helpers.items()}
+        without = quorum(session, range(1, 5), consents)
+    keys = {u: share_of(0, client.unmask(without)) for u, client in helpers.items()}
     seed, mask_key = combine_shares(seeds), EphemeralKey(combine_shares(keys))
-    vector = np.frombuffer(masked[0][HEADER_SIZE + 8 :], dtype="<u4").copy()
-    streams = [(self_mask_key(seed, session.id, 0), -1)]
+    vector = np.frombuffer(masked[0][HEADER_SIZE + 104 :], dtype="<u4").copy()
+    streams = [(self_mask_key(seed, session.id, 0, UNBOUND), -1)]
     for u in range(1, 5):
         public = round_.server._adverts[u][0][1]
-        streams.append((pairwise_mask_key(mask_key, session.id, 0, u, public), -pairwise_sign(0, u)))
+        key = bound_key(pairwise_mask_key(mask_key, session.id, 0, u, public), UNBOUND)
+        streams.append((key, -pairwise_sign(0, u)))
     add_masks(vector, WORD32, streams)
     return vector
 

@@ -24,7 +24,7 @@ def test_the_words_are_those_that_the_server_adds() -> None:
 
 
 def test_other_messages_and_damaged_ones_are_refused() -> None:
-    message = Writer(Kind.MASKED, bytes(32), 1).array(np.arange(4, dtype="<u4")).finish()
+    message = Writer(Kind.MASKED, bytes(32), 1).raw(bytes(96)).array(np.arange(4, dtype="<u4")).finish()
     assert masked_words(message).tolist() == [0, 1, 2, 3]
     for damaged in (message[:20], message[:-1], message + b"\0"):
         with pytest.raises(MessageError):

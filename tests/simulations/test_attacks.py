@@ -52,6 +52,7 @@ def secret_fede(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
         "adversary.record=every",
         "data.clients=5",
         "privacy.min_holders=2",
+        "privacy.colluders=0",
     )
     return recorded(tmp_path_factory.mktemp("secret") / "run", *changes)
 

@@ -2,8 +2,8 @@
 
 R0    advertise()            → signed public keys
 R1    share_keys(keys)       → sealed shares of the mask key and of the self-mask seed
-R2    mask(delivery, vector) → the masked vector
-R2.5  consent(survivors)     → a signature over the survivors     (signed sessions only)
+R2    mask(delivery, vector) → the masked vector, signed with what it rests on and whose shares were opened
+R2.5  consent(survivors)     → a signature over the survivors     (where Session.needs_consent)
 R3    unmask(request)        → one share per client: the seed of a survivor, the mask key of a dropout
 """
 
@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation.advertisement import advertise, read_keys
 from fedkge.crypto.aggregation.pairwise_keys import (
+    BINDING_SIZE,
+    UNBOUND,
+    bound_key,
     commitment,
+    delivery_statement,
     pairwise_mask_key,
     pairwise_sign,
     self_mask_key,
@@ -73,10 +77,12 @@ class SecureAggregationClient:
         self._stage = ClientStage.OPENED
         self._keys: tuple[EphemeralKey, ...] = ()  # channel, mask; forgotten once the shares are out
         self._seed = b""
+        self._binding = UNBOUND
         self._channel_keys: dict[int, bytes] = {}
         self._mask_keys: dict[int, bytes] = {}
         self._shares: dict[int, tuple[int, int]] = {}  # owner → (mask key, seed), once delivered
         self._consented: tuple[int, ...] = ()
+        self.survivors: tuple[int, ...] = ()  # whose sum this client helped to unmask
 
     def advertise(self) -> bytes:
         """R0: fresh keys for this session; a session that the journal knows is refused."""
@@ -121,29 +127,39 @@ class SecureAggregationClient:
             writer.raw(envelope)
         return writer.finish()
 
-    def mask(self, delivery: bytes, vector: NDArray[Any]) -> bytes:
-        """R2: open the others' shares, then hide the vector under one mask per pair and one of one's own."""
+    def mask(self, delivery: bytes, vector: NDArray[Any], binding: bytes = UNBOUND) -> bytes:
+        """R2: open the others' shares, then hide the vector under one mask per pair and one of one's own.
+
+        `binding` digests what the client acted on. Between clients who differ in it no mask cancels.
+        """
         self.session.ring.check(vector, f"client {self.index}'s vector")
         if len(vector) != self.session.length:
             raise SettingError(f"a vector of {len(vector)} words in a session of {self.session.length}")
-        return self.mask_in_place(delivery, lambda room: np.copyto(room, vector))
+        return self.mask_in_place(delivery, lambda room: np.copyto(room, vector), binding)
 
-    def mask_in_place(self, delivery: bytes, fill: Callable[[NDArray[Any]], object]) -> bytes:
+    def mask_in_place(
+        self, delivery: bytes, fill: Callable[[NDArray[Any]], object], binding: bytes = UNBOUND
+    ) -> bytes:
         """R2 without a copy: `fill` writes the vector over zeros, in the message that it will travel in."""
         self._require(ClientStage.SHARED)
         session = self.session
+        if len(binding) != BINDING_SIZE:
+            raise SettingError(f"a binding has {BINDING_SIZE} bytes, not {len(binding)}")
         shares = self._open_delivery(delivery)
-        streams = [(self._mask_keys[v], pairwise_sign(self.index, v)) for v in shares]
-        streams.append((self_mask_key(self._seed, session.id, self.index), 1))
+        streams = [(bound_key(self._mask_keys[v], binding), pairwise_sign(self.index, v)) for v in shares]
+        streams.append((self_mask_key(self._seed, session.id, self.index, binding), 1))
+        shares |= self._shares
+        statement = delivery_statement(session.id, binding, sorted(shares))
 
         def write(vector: NDArray[Any]) -> None:
             fill(vector)
             session.ring.check(vector, f"client {self.index}'s vector")
-            self._journal.mask(session)
+            self._journal.mask(session, binding)
             add_masks(vector, session.ring, streams)
 
-        writer = Writer(Kind.MASKED, session.id, self.index).space(session.length, session.ring.dtype, write)
-        self._shares.update(shares)
+        writer = Writer(Kind.MASKED, session.id, self.index).raw(binding).raw(self._identity.sign(statement))
+        writer.space(session.length, session.ring.dtype, write)
+        self._shares, self._binding = shares, binding
         self._channel_keys, self._mask_keys, self._seed = {}, {}, b""
         self._stage = ClientStage.MASKED
         return writer.finish()
@@ -172,36 +188,66 @@ class SecureAggregationClient:
     def consent(self, survivors: bytes) -> bytes:
         """R2.5: sign the survivors, so that the server cannot show different ones to different clients."""
         self._require(ClientStage.MASKED)
-        if not self.session.signed:
-            raise RefusedError("this session has no consistency round; open it with signed=True")
-        named = self._read_survivors(Reader(survivors, Kind.SURVIVORS, self.session.id, SERVER), last=True)
+        named = self._read_request(survivors)
+        if not self.session.needs_consent(self._opened, named):
+            raise RefusedError(
+                "these survivors are unmasked without a consistency round; open the session with signed=True"
+            )
+        signature = self._identity.sign(self._survivor_statement(named))
         self._consented = named
         self._stage = ClientStage.CONSENTED
-        signature = self._identity.sign(survivor_statement(self.session.id, named))
         return Writer(Kind.CONSENT, self.session.id, self.index).raw(signature).finish()
 
     def unmask(self, request: bytes) -> bytes:
         """R3: one share per client, of the seed or of the mask key and never of both; answered once."""
         session = self.session
-        self._require(ClientStage.CONSENTED if session.signed else ClientStage.MASKED)
-        survivors = self._read_quorum(request) if session.signed else self._read_request(request)
+        if self._stage == ClientStage.CONSENTED:
+            survivors = self._read_quorum(request)
+        else:
+            self._require(ClientStage.MASKED)
+            survivors = self._read_request(request)
+            if session.needs_consent(self._opened, survivors):
+                raise RefusedError(
+                    f"client {self.index} unmasks these survivors only after it has consented to them"
+                )
         self._journal.reveal(session, survivors)
         writer = Writer(Kind.REVEAL, session.id, self.index).number(len(self._shares), 2)
         for owner in sorted(self._shares):
             mask_key, seed = self._shares[owner]
             writer.raw((seed if owner in survivors else mask_key).to_bytes(SHARE_SIZE, "little"))
-        self._shares = {}
+        self._shares, self.survivors = {}, survivors
         self._stage = ClientStage.DONE
         return writer.finish()
 
-    def _read_request(self, request: bytes) -> tuple[int, ...]:
-        return self._read_survivors(Reader(request, Kind.SURVIVORS, self.session.id, SERVER), last=True)
+    @property
+    def _opened(self) -> tuple[int, ...]:
+        """U2 as this client saw it: whose shares it has, its own among them."""
+        return tuple(sorted(self._shares))
 
-    def _read_survivors(self, reader: Reader, *, last: bool) -> tuple[int, ...]:
+    def _survivor_statement(self, survivors: tuple[int, ...]) -> bytes:
+        return survivor_statement(self.session.id, self._binding, self._opened, survivors)
+
+    def _read_request(self, request: bytes) -> tuple[int, ...]:
+        """The survivors, once all of them have signed the same binding and the same U2 as this client."""
+        session = self.session
+        reader = Reader(request, Kind.SURVIVORS, session.id, SERVER)
+        survivors = self._read_survivors(reader)
+        signatures = {survivor: reader.raw(SIGNATURE_SIZE) for survivor in survivors}
+        reader.finish()
+        statement = delivery_statement(session.id, self._binding, self._opened)
+        for survivor, signature in signatures.items():
+            try:
+                session.roster.verify(survivor, signature, statement)
+            except TamperError:
+                raise TamperError(
+                    f"client {survivor} did not sign what client {self.index} did: the server told them "
+                    "different things, delivered different envelopes, or altered the signature"
+                ) from None
+        return survivors
+
+    def _read_survivors(self, reader: Reader) -> tuple[int, ...]:
         """The survivors, if unmasking them is safe: known, with us among them, and enough."""
         survivors = reader.indices(self.session.num_clients)
-        if last:
-            reader.finish()
         strangers = sorted(set(survivors) - set(self._shares))
         if strangers:
             raise TamperError(f"clients {strangers} are named as survivors but delivered no shares")
@@ -213,7 +259,7 @@ class SecureAggregationClient:
     def _read_quorum(self, request: bytes) -> tuple[int, ...]:
         session = self.session
         reader = Reader(request, Kind.QUORUM, session.id, SERVER)
-        survivors = self._read_survivors(reader, last=False)
+        survivors = self._read_survivors(reader)
         signers = reader.indices(session.num_clients)
         signatures = {signer: reader.raw(SIGNATURE_SIZE) for signer in signers}
         reader.finish()
@@ -222,7 +268,7 @@ class SecureAggregationClient:
         if not set(signers) <= set(survivors):
             raise TamperError("a client that is no survivor signed the list of survivors")
         self._require_quorum(len(signers), "signed the survivors")
-        statement = survivor_statement(session.id, survivors)
+        statement = self._survivor_statement(survivors)
         for signer, signature in signatures.items():
             session.roster.verify(signer, signature, statement)
         return survivors
@@ -245,7 +291,7 @@ class SecureAggregationClient:
         """All of the client's state, keys and shares included: for its own file, and never for a message."""
         writer = Writer(Kind.CLIENT_STATE, self.session.id, self.index).number(self._stage, 1)
         writer.number(len(self._keys), 1).raw(b"".join(key.export_secret() for key in self._keys))
-        writer.blob(self._seed).numbers(self._consented, 2)
+        writer.blob(self._seed).raw(self._binding).numbers(self._consented, 2)
         for table in (self._channel_keys, self._mask_keys):
             writer.numbers(sorted(table), 2).raw(b"".join(table[v] for v in sorted(table)))
         writer.numbers(sorted(self._shares), 2)
@@ -259,12 +305,13 @@ class SecureAggregationClient:
         reader = Reader(stored, Kind.CLIENT_STATE, self.session.id, self.index)
         stage = _stage_of(reader.number(1))
         keys = tuple(EphemeralKey(reader.raw(KEY_SIZE)) for _ in range(reader.number(1)))
-        seed, consented = reader.blob(), tuple(reader.numbers(2))
+        seed, binding, consented = reader.blob(), reader.raw(BINDING_SIZE), tuple(reader.numbers(2))
         n = self.session.num_clients
         tables = [{v: reader.raw(KEY_SIZE) for v in reader.indices(n)} for _ in range(2)]
         shares = {owner: self._read_stored_shares(reader) for owner in reader.indices(n)}
         reader.finish()
         self._stage, self._keys, self._seed, self._consented = stage, keys, seed, consented
+        self._binding = binding
         self._channel_keys, self._mask_keys = tables
         self._shares = shares
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fedkge.crypto.aggregation.pairwise_keys import BINDING_SIZE
+from fedkge.crypto.keys import SIGNATURE_SIZE
 from fedkge.crypto.rings import WORD32, Ring
 from fedkge.crypto.wire import Kind, Reader
 
@@ -15,6 +17,7 @@ __all__ = ["masked_words"]
 def masked_words(message: bytes, ring: Ring = WORD32) -> NDArray[Any]:
     """(length,) the words of a client's masked vector: uniformly random to all who lack its masks."""
     reader = Reader.outsider(message, Kind.MASKED)
+    reader.raw(BINDING_SIZE + SIGNATURE_SIZE)
     words = reader.array(ring.dtype)
     reader.finish()
     return words

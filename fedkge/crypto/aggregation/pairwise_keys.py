@@ -8,13 +8,31 @@ from collections.abc import Sequence
 from fedkge.crypto.channels import pair
 from fedkge.crypto.keys import EphemeralKey, derive_key
 
-__all__ = ["commitment", "pairwise_mask_key", "pairwise_sign", "self_mask_key", "survivor_statement"]
+__all__ = [
+    "BINDING_SIZE",
+    "UNBOUND",
+    "bound_key",
+    "commitment",
+    "delivery_statement",
+    "pairwise_mask_key",
+    "pairwise_sign",
+    "self_mask_key",
+    "survivor_statement",
+]
+
+BINDING_SIZE = 32
+UNBOUND = bytes(BINDING_SIZE)  # the binding of a sum before which nobody was told anything
 
 
 def pairwise_mask_key(key: EphemeralKey, session: bytes, mine: int, other: int, public: bytes) -> bytes:
-    """The key of the mask that cancels between two clients; the same on both ends."""
+    """What two clients have in common for their mask, before they know what they will have acted on."""
     info = b"fedkge mask" + session + pair(min(mine, other), max(mine, other))
     return key.agree(public, info, f"client {other}")
+
+
+def bound_key(key: bytes, binding: bytes) -> bytes:
+    """The key of the mask that cancels between two clients, if both acted on the same."""
+    return derive_key(key, b"fedkge bound mask" + binding)
 
 
 def pairwise_sign(mine: int, other: int) -> int:
@@ -22,9 +40,9 @@ def pairwise_sign(mine: int, other: int) -> int:
     return 1 if mine < other else -1
 
 
-def self_mask_key(seed: bytes, session: bytes, index: int) -> bytes:
+def self_mask_key(seed: bytes, session: bytes, index: int, binding: bytes) -> bytes:
     """The key of the mask that only the survivors' shares can take off again."""
-    return derive_key(seed, b"fedkge self mask" + session + index.to_bytes(2, "little"))
+    return derive_key(seed, b"fedkge self mask" + session + index.to_bytes(2, "little") + binding)
 
 
 def commitment(seed: bytes, session: bytes, index: int) -> bytes:
@@ -32,6 +50,17 @@ def commitment(seed: bytes, session: bytes, index: int) -> bytes:
     return hashlib.sha256(b"fedkge seed" + session + index.to_bytes(2, "little") + seed).digest()
 
 
-def survivor_statement(session: bytes, survivors: Sequence[int]) -> bytes:
+def delivery_statement(session: bytes, binding: bytes, opened: Sequence[int]) -> bytes:
+    """What a client signs with its vector: what it acted on, and whose envelopes it opened (its own too)."""
+    return b"fedkge delivery" + session + binding + _listed(opened)
+
+
+def survivor_statement(
+    session: bytes, binding: bytes, opened: Sequence[int], survivors: Sequence[int]
+) -> bytes:
     """What a client signs in the consistency round: for whom, and for nobody else, it will unmask."""
-    return b"fedkge survivors" + session + b"".join(index.to_bytes(2, "little") for index in survivors)
+    return b"fedkge survivors" + session + binding + _listed(opened) + _listed(survivors)
+
+
+def _listed(clients: Sequence[int]) -> bytes:
+    return b"".join(number.to_bytes(2, "little") for number in (len(clients), *clients))

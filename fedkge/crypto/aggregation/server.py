@@ -4,22 +4,30 @@ collect(client, message)   takes a reply of the current stage
 announce_keys()            ends R0   → one message for all
 deliver_shares()           ends R1   → one message per client
 announce_survivors()       ends R2   → one message for the survivors
-announce_quorum()          ends R2.5 → one message for the survivors   (signed sessions only)
+announce_quorum()          ends R2.5 → one message for the survivors   (where `needs_consent`)
 total()                    ends R3   → the sum over the survivors
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import combinations, islice
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.aggregation.advertisement import Advertisement, read_advertisement, write_keys
 from fedkge.crypto.aggregation.client import ENVELOPE_SIZE
 from fedkge.crypto.aggregation.pairwise_keys import (
+    BINDING_SIZE,
+    UNBOUND,
+    bound_key,
     commitment,
+    delivery_statement,
     pairwise_mask_key,
     pairwise_sign,
     self_mask_key,
@@ -28,13 +36,14 @@ from fedkge.crypto.aggregation.pairwise_keys import (
 from fedkge.crypto.keys import SIGNATURE_SIZE, EphemeralKey
 from fedkge.crypto.masks import add_masks
 from fedkge.crypto.session import Session
-from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares, lagrange_weights
+from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares, lagrange_weights, share_of
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
-from fedkge.errors import DropoutError, MessageError, ProtocolError, TamperError
+from fedkge.errors import DropoutError, MessageError, SettingError, TamperError
 
 __all__ = ["SecureAggregationServer"]
 
 COMMITMENT_SIZE = 32
+_MOST_QUORUMS = 1000  # tried before a secret is given up
 
 
 class ServerStage(IntEnum):
@@ -59,8 +68,31 @@ class SecureAggregationServer:
         self._envelopes: dict[int, dict[int, bytes]] = {}  # sender → recipient → envelope
         self._sum: NDArray[Any] | None = None  # of the vectors that came
         self._survivors: set[int] = set()
+        self._binding = UNBOUND
+        self._signatures: dict[int, bytes] = {}  # of the survivors, over what their vectors rest on
         self._consents: dict[int, bytes] = {}
         self._reveals: dict[int, list[int]] = {}  # client → one share per client of U2, ascending
+
+        self.culprits: tuple[int, ...] = ()  # known once the secrets are rebuilt; empty if all shares fit
+
+    def clone(self) -> SecureAggregationServer:
+        """A copy that goes on by itself."""
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, set, np.ndarray)):
+                setattr(twin, name, value.copy())
+        return twin
+
+    def bind(self, binding: bytes) -> None:
+        """Before the first vector: the digest of what the server told all clients that they act on."""
+        if self._survivors or len(binding) != BINDING_SIZE:
+            raise SettingError(f"a sum is bound before its first vector, and by {BINDING_SIZE} bytes")
+        self._binding = binding
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether the survivors sign who they are before they unmask."""
+        return self.session.needs_consent(sorted(self._commitments), self.survivors)
 
     @property
     def survivors(self) -> tuple[int, ...]:
@@ -135,26 +167,38 @@ class SecureAggregationServer:
 
     def _collect_vector(self, client: int, message: bytes) -> None:
         reader = Reader(message, Kind.MASKED, self.session.id, client)
+        binding, signature = reader.raw(BINDING_SIZE), reader.raw(SIGNATURE_SIZE)
         masked = reader.array(self.session.ring.dtype, self.session.length)
         reader.finish()
         self.session.ring.check(masked, f"client {client}'s masked vector")
+        statement = delivery_statement(self.session.id, binding, sorted(self._commitments))
+        self.session.roster.verify(client, signature, statement)
+        if binding != self._binding:
+            raise TamperError(
+                f"client {client} acted on something else than it was told: a message was lost or altered on "
+                "the way. Its vector is left out"
+            )
         if self._sum is None:
             self._sum = masked.copy()
         else:
             self.session.ring.add(self._sum, masked)
         self._survivors.add(client)
+        self._signatures[client] = signature
 
     def announce_survivors(self) -> bytes:
-        """End R2: whose vectors came; in an unsigned session this is the request to unmask."""
+        """End R2: whose vectors came, and what they signed; unless `needs_consent`, the request to unmask."""
         self._require(ServerStage.VECTORS, len(self._survivors), "sent a masked vector")
-        self._stage = ServerStage.CONSENTS if self.session.signed else ServerStage.REVEALS
-        return Writer(Kind.SURVIVORS, self.session.id, SERVER).numbers(self.survivors, 2).finish()
+        self._stage = ServerStage.CONSENTS if self.needs_consent else ServerStage.REVEALS
+        writer = Writer(Kind.SURVIVORS, self.session.id, SERVER).numbers(self.survivors, 2)
+        return writer.raw(b"".join(self._signatures[client] for client in self.survivors)).finish()
 
     def _collect_consent(self, client: int, message: bytes) -> None:
         reader = Reader(message, Kind.CONSENT, self.session.id, client)
         signature = reader.raw(SIGNATURE_SIZE)
         reader.finish()
-        self.session.roster.verify(client, signature, survivor_statement(self.session.id, self.survivors))
+        opened = sorted(self._commitments)
+        statement = survivor_statement(self.session.id, self._binding, opened, self.survivors)
+        self.session.roster.verify(client, signature, statement)
         self._consents[client] = signature
 
     def announce_quorum(self) -> bytes:
@@ -188,59 +232,70 @@ class SecureAggregationServer:
         return total
 
     def _rebuild_secrets(self) -> dict[int, bytes]:
-        quorum = sorted(self._reveals)[: self.session.threshold]
+        """Every owner's secret, where a share is off from another quorum; `culprits` says whose it was."""
+        revealers = sorted(self._reveals)
+        quorum = revealers[: self.session.threshold]
         weights = lagrange_weights(quorum)
-        rebuilt = {}
+        rebuilt: dict[int, bytes] = {}
+        errors: dict[int, str] = {}
+        false: list[tuple[int, int]] = []  # owner, revealer
         for position, owner in enumerate(sorted(self._commitments)):
-            shares = {client: self._reveals[client][position] for client in quorum}
-            rebuilt[owner] = self._rebuild(owner, position, shares, weights)
+            shares = {client: self._reveals[client][position] for client in revealers}
+            try:
+                chosen = {client: shares[client] for client in quorum}
+                rebuilt[owner] = self._check_secret(owner, combine_shares(chosen, weights))
+            except TamperError as error:
+                mended = self._mend(owner, shares, [revealer for _, revealer in false])
+                if mended is None:
+                    errors[owner] = str(error)
+                else:
+                    rebuilt[owner], strangers = mended
+                    false += [(owner, revealer) for revealer in strangers]
+        self.culprits = _culprits(false, errors)
+        if errors:
+            raise TamperError(
+                f"{next(iter(errors.values()))}. Either clients {sorted(errors)} dealt false shares, or too "
+                "few true ones came to tell who altered theirs"
+            )
         return rebuilt
 
-    def _rebuild(self, owner: int, position: int, shares: dict[int, int], weights: Sequence[int]) -> bytes:
-        try:
-            secret = combine_shares(shares, weights)
-            self._check_secret(owner, secret)
-        except TamperError as error:
-            raise TamperError(f"{error}. {self._blame(owner, position)}") from None
-        return secret
+    def _mend(
+        self, owner: int, shares: Mapping[int, int], suspects: Sequence[int]
+    ) -> tuple[bytes, list[int]] | None:
+        """The secret from another quorum, and whose shares do not lie on it; suspects are left out first."""
+        threshold = self.session.threshold
+        order = sorted(shares, key=lambda client: (client not in suspects, client))
+        left_out = (
+            gone for size in range(1, len(order) - threshold + 1) for gone in combinations(order, size)
+        )
+        for gone in islice(left_out, _MOST_QUORUMS):
+            quorum = {client: share for client, share in shares.items() if client not in gone}
+            quorum = dict(islice(quorum.items(), threshold))
+            try:
+                secret = self._check_secret(owner, combine_shares(quorum))
+            except TamperError:
+                continue
+            return secret, [client for client in gone if share_of(client, quorum) != shares[client]]
+        return None
 
-    def _check_secret(self, owner: int, secret: bytes) -> None:
+    def _check_secret(self, owner: int, secret: bytes) -> bytes:
         if owner in self._survivors:
             if commitment(secret, self.session.id, owner) != self._commitments[owner]:
                 raise TamperError(f"the seed rebuilt for client {owner} is not the one it committed to")
         elif EphemeralKey(secret).public != self._adverts[owner][0][1]:
             raise TamperError(f"the mask key rebuilt for dropped client {owner} is not the one it advertised")
-
-    def _blame(self, owner: int, position: int) -> str:
-        """Whose share is off, if leaving one client out mends it."""
-        for suspect in sorted(self._reveals):
-            rest = [client for client in sorted(self._reveals) if client != suspect][: self.session.threshold]
-            if len(rest) < self.session.threshold:
-                break
-            try:
-                self._check_secret(owner, combine_shares({c: self._reveals[c][position] for c in rest}))
-            except ProtocolError:
-                continue
-            return (
-                f"The share between clients {owner} and {suspect} is wrong: one dealt or the other altered it"
-            )
-        return (
-            f"Either client {owner} dealt false shares, or too few true ones came to tell who altered theirs"
-        )
+        return secret
 
     def _streams(self, owner: int, secret: bytes) -> list[tuple[bytes, int]]:
         """What to add to the sum: minus a survivor's own mask, minus what a dropout left in the others'."""
         session = self.session
         if owner in self._survivors:
-            return [(self_mask_key(secret, session.id, owner), -1)]
+            return [(self_mask_key(secret, session.id, owner, self._binding), -1)]
         key = EphemeralKey(secret)
-        return [
-            (
-                pairwise_mask_key(key, session.id, owner, u, self._adverts[u][0][1]),
-                -pairwise_sign(u, owner),
-            )
-            for u in self.survivors
-        ]
+        keys = {
+            u: pairwise_mask_key(key, session.id, owner, u, self._adverts[u][0][1]) for u in self.survivors
+        }
+        return [(bound_key(keys[u], self._binding), -pairwise_sign(u, owner)) for u in self.survivors]
 
     def _require(self, stage: ServerStage, count: int, what: str) -> None:
         if self._stage != stage:
@@ -252,3 +307,17 @@ class SecureAggregationServer:
                 f"{count} of {self.session.num_clients} clients {what}, fewer than the threshold of "
                 f"{self.session.threshold}; nothing was unmasked. Raise `attempt` and try the round again"
             )
+
+
+def _culprits(false: Sequence[tuple[int, int]], errors: Mapping[int, str]) -> tuple[int, ...]:
+    """The fewest parties that explain all false shares between an owner and a revealer.
+
+    A single false share may be the dealer's or the revealer's doing: then it is who sent it here. Several
+    secrets that no quorum rebuilds may be one revealer's doing, and name nobody.
+    """
+    found = set(errors) if len(errors) == 1 else set()
+    pairs = set(false)
+    while pairs := {pair for pair in pairs if not found & set(pair)}:
+        count = Counter(client for pair in sorted(pairs) for client in pair[::-1])
+        found.add(max(count, key=count.__getitem__))  # of equals the first, who is a revealer
+    return tuple(sorted(found))

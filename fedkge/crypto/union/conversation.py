@@ -21,8 +21,8 @@ from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.union.listing import Listing
 from fedkge.crypto.union.union_session import UnionSession, read_parts, write_parts
-from fedkge.crypto.wire import HEADER_SIZE, Kind
-from fedkge.errors import DropoutError, MessageError, RefusedError
+from fedkge.crypto.wire import HEADER_SIZE, Kind, sent_by
+from fedkge.errors import DropoutError, MessageError, ProtocolError, RefusedError
 
 __all__ = ["UnionClient", "UnionRows", "UnionServer"]
 
@@ -101,7 +101,11 @@ class UnionServer(ABC):
 
     def _single_parts(self, replies: Replies, kind: Kind) -> dict[int, bytes]:
         """What replies of one part hold."""
-        return {u: read_parts(reply, kind, self.session.id, u, count=1)[0] for u, reply in replies.items()}
+        return {u: self._parts(u, reply, kind, count=1)[0] for u, reply in replies.items()}
+
+    def _parts(self, client: int, reply: bytes, kind: Kind, count: int) -> list[bytes]:
+        with sent_by(client):
+            return read_parts(reply, kind, self.session.id, client, count=count)
 
 
 class UnionClient(ABC):
@@ -130,12 +134,23 @@ class UnionClient(ABC):
         """Set up what the mode keeps between steps."""
 
     def answer(self, request: bytes) -> bytes:
-        """The reply to whatever the server asks next."""
+        """The reply to whatever the server asks next; after a refusal, another request may follow."""
         if len(request) < HEADER_SIZE or request[5] not in set(self.answers):
             known = ", ".join(kind.name for kind in self.answers)
             raise MessageError(f"not a request of this kind of union; it answers {known}")
         method: Callable[[bytes], bytes] = getattr(self, self.answers[Kind(request[5])])
-        return method(request)
+        before = [(part, dict(vars(part))) for part in (self, *self._machines())]
+        try:
+            return method(request)
+        except ProtocolError:  # a refused step changes nothing, but in the journal
+            for part, fields in before:
+                vars(part).clear()
+                vars(part).update(fields)
+            raise
+
+    def _machines(self) -> list[object]:
+        """What else changes from step to step, always by new values in its fields."""
+        return []
 
     @abstractmethod
     def finish(self, listing: bytes) -> UnionRows:

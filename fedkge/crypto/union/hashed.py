@@ -10,7 +10,7 @@ from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, Un
 from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import WIRE, Pseudonyms, pseudonyms_under
 from fedkge.crypto.union.union_session import read_parts, write_parts
-from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
+from fedkge.crypto.wire import SERVER, Kind, Reader, Writer, sent_by
 from fedkge.errors import RefusedError
 
 __all__ = ["HashedUnionClient", "HashedUnionServer", "KeyedUnionClient"]
@@ -49,10 +49,11 @@ class HashedUnionServer(UnionServer):
         self._finish()
 
     def _read_pseudonyms(self, client: int, reply: bytes) -> Pseudonyms:
-        reader = Reader(reply, Kind.UNION_IDS, self.session.id, client)
-        packed = reader.array(WIRE)
-        reader.finish()
-        return Pseudonyms.of_wire(packed)
+        with sent_by(client):
+            reader = Reader(reply, Kind.UNION_IDS, self.session.id, client)
+            packed = reader.array(WIRE)
+            reader.finish()
+            return Pseudonyms.of_wire(packed)
 
 
 class KeyedUnionClient(UnionClient):
@@ -77,6 +78,9 @@ class KeyedUnionClient(UnionClient):
     def finish(self, listing: bytes) -> UnionRows:
         union = PseudonymListing.from_bytes(listing, self.session.id)
         return UnionRows(union.rows(self.pseudonyms()), union.num_rows, union.digest)
+
+    def _machines(self) -> list[object]:
+        return [self._group]
 
     def _secrets(self) -> list[bytes]:
         return [self._group.export_secrets()]

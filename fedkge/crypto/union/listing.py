@@ -116,7 +116,10 @@ class NameListing:
         reader.finish()
         if hashlib.sha256(packed).digest() != digest:
             raise TamperError("the union's list does not fit its digest")
-        return cls(tuple(read_names(packed)))
+        names = read_names(packed)
+        if len(set(names)) != len(names):
+            raise TamperError("the union's list names a row twice")
+        return cls(tuple(names))
 
 
 def write_names(names: Iterable[str]) -> bytes:

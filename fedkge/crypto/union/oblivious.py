@@ -45,7 +45,7 @@ class ObliviousUnionServer(PrivateUnionServer):
         def on_help(replies: Replies) -> None:
             self._require_all(replies)
             count = len(self._points)
-            answers = read_parts(replies[helper], Kind.OPRF_HELP, self.session.id, helper, count=count)
+            answers = self._parts(helper, replies[helper], Kind.OPRF_HELP, count=count)
             self._points = dict(zip(self._points, answers, strict=True))
             self._pass_on(rest)
 
@@ -92,7 +92,7 @@ class ObliviousUnionClient(PrivateUnionClient):
         if self._helper is None:
             raise RefusedError(f"client {self.index} is not one of the helpers {list(self.session.helpers)}")
         queries = read_parts(request, Kind.OPRF_HELP, self.session.id, count=self.session.num_clients)
-        answers = [self._helper.answer(client, query) for client, query in enumerate(queries)]
+        answers = self._helper.answer_all(dict(enumerate(queries)))
         return write_parts(Kind.OPRF_HELP, self.session.id, self.index, *answers)
 
     def take_answer(self, request: bytes) -> bytes:
@@ -104,6 +104,9 @@ class ObliviousUnionClient(PrivateUnionClient):
     def export_key(self) -> bytes:
         """A helper's secret, without which later generations would have other pseudonyms."""
         return self._helper.secret.to_bytes(POINT_SIZE, "little") if self._helper else b""
+
+    def _machines(self) -> list[object]:
+        return [*super()._machines(), self._query, *([self._helper] if self._helper else [])]
 
     def _secrets(self) -> list[bytes]:
         known = b"" if self._pseudonyms is None else self._pseudonyms.to_wire().tobytes()

@@ -10,7 +10,7 @@ identifiers does not show.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -181,11 +181,19 @@ class OprfHelper:
 
     def answer(self, client: int, message: bytes) -> bytes:
         """The client's points times this helper's secret; each client once, and as the last hop signed."""
+        return self.answer_all({client: message})[0]
+
+    def answer_all(self, queries: Mapping[int, bytes]) -> list[bytes]:
+        """Answers to many clients, or to none of them if one query is false or spent."""
+        answers = [self._multiply(client, message) for client, message in queries.items()]
+        self._journal.answer_queries(self._session.id, queries)
+        return answers
+
+    def _multiply(self, client: int, message: bytes) -> bytes:
         signer = client if self._previous is None else self._previous
         session = self._session
         points = _read_points(message, session.id, client, self._hop, signer, session.roster, self._budget)
         multiplied = multiply_points(self.secret, points)
-        self._journal.answer_query(session.id, client)
         return _write_points(session.id, client, self._hop + 1, self._identity, multiplied)
 
     def export_secrets(self) -> bytes:

@@ -8,7 +8,7 @@ from fedkge.crypto.union.conversation import Replies, UnionClient, UnionRows, Un
 from fedkge.crypto.union.listing import Listing, NameListing, read_names, write_names
 from fedkge.crypto.union.pseudonyms import normalize
 from fedkge.crypto.union.union_session import read_parts, write_parts
-from fedkge.crypto.wire import SERVER, Kind
+from fedkge.crypto.wire import SERVER, Kind, sent_by
 
 __all__ = ["PlainUnionClient", "PlainUnionServer"]
 
@@ -24,9 +24,15 @@ class PlainUnionServer(UnionServer):
 
     def _on_ids(self, replies: Replies) -> None:
         self._require_all(replies)
-        held = self._single_parts(replies, Kind.UNION_IDS).values()
-        self.listing = self.listing.append(name for packed in held for name in read_names(packed))
+        held = [
+            self._names_in(u, packed) for u, packed in self._single_parts(replies, Kind.UNION_IDS).items()
+        ]
+        self.listing = self.listing.append(name for names in held for name in names)
         self._finish()
+
+    def _names_in(self, client: int, packed: bytes) -> list[str]:
+        with sent_by(client):
+            return read_names(packed)
 
 
 class PlainUnionClient(UnionClient):

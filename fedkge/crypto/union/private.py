@@ -1,8 +1,8 @@
 """The union that shows the server pseudonyms and their number, and nothing about any one client (K0 to K4).
 
 Each step carries a part of the key agreement and a part of the secure aggregation of the tables, so the
-first try takes four exchanges, or five if the clients sign the survivors. A table that does not peel is sent
-again with twice the cells, freshly masked.
+first try takes four exchanges, or five where the clients sign the survivors. A table that does not peel is
+sent again with twice the cells, freshly masked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedkge.crypto.union.hashed import KeyedUnionClient
 from fedkge.crypto.union.listing import Listing, PseudonymListing
 from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.crypto.union.table import SALT_SIZE, TableShape, TableTooSmallError, fill_table, list_table
-from fedkge.crypto.union.union_session import read_parts, write_parts
-from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
-from fedkge.errors import MessageError, RefusedError, SettingError, TamperError
+from fedkge.crypto.union.union_session import UnionSession, read_parts, write_parts
+from fedkge.crypto.wire import SERVER, Kind, Reader, Writer, sent_by
+from fedkge.errors import MessageError, ProtocolError, RefusedError, SettingError, TamperError
 
 __all__ = ["PrivateUnionClient", "PrivateUnionServer"]
 
@@ -36,11 +36,16 @@ def write_opening(session: bytes, attempt: int, shape: TableShape) -> bytes:
     return writer.number(shape.num_cells, 4).number(shape.num_positions, 1).finish()
 
 
-def read_opening(message: bytes, session: bytes) -> tuple[int, TableShape]:
-    reader = Reader(message, Kind.UNION_OPEN, session, SERVER)
+def read_opening(message: bytes, session: UnionSession) -> tuple[int, TableShape]:
+    reader = Reader(message, Kind.UNION_OPEN, session.id, SERVER)
     attempt, salt = reader.number(4), reader.raw(SALT_SIZE)
     cells, positions = reader.number(4), reader.number(1)
     reader.finish()
+    if cells > session.max_cells:
+        raise RefusedError(
+            f"the server asks for a table of {cells} cells, and this client makes none of more than "
+            f"{session.max_cells}"
+        )
     try:
         return attempt, TableShape(salt, cells, positions)
     except SettingError as error:
@@ -56,6 +61,7 @@ class PrivateUnionServer(UnionServer):
 
     def _begin(self) -> None:
         self.survivors: tuple[int, ...] = ()
+        self._sum: SecureAggregationServer
         self._group = GroupKeyServer(self.session.roster, self.session.run)
         self._needs_key = self.session.generation == 0
         self._ask_first()
@@ -72,12 +78,25 @@ class PrivateUnionServer(UnionServer):
         """What the key agreement gets, and what the secure aggregation."""
         first, second = {}, {}
         for u, reply in replies.items():
-            first[u], second[u] = read_parts(reply, kind, self.session.id, u, count=2)
+            first[u], second[u] = self._parts(u, reply, kind, count=2)
         return first, second
+
+    def collect(self, replies: Replies) -> None:
+        before = vars(self).get("_sum")
+        if before is None:
+            super().collect(replies)
+            return
+        self._sum = before.clone()
+        try:
+            super().collect(replies)
+        except ProtocolError:
+            self._sum = before
+            raise
 
     def _collect(self, messages: Replies) -> None:
         for u, message in messages.items():
-            self._sum.collect(u, message)
+            with sent_by(u):
+                self._sum.collect(u, message)
 
     def _on_adverts(self, replies: Replies) -> None:
         group, adverts = self._split(replies, Kind.UNION_OPEN)
@@ -102,7 +121,7 @@ class PrivateUnionServer(UnionServer):
         self._compare(confirmations)
         self._collect(tables)
         survivors = self._sum.announce_survivors()
-        if self.session.signed:
+        if self._sum.needs_consent:
             request = write_parts(Kind.UNION_CONSENT, self.session.id, SERVER, survivors)
             self._ask(dict.fromkeys(tables, request), self._on_consents)
         else:
@@ -177,7 +196,7 @@ class PrivateUnionClient(KeyedUnionClient):
         return bool(self._key) or self._pseudonyms is not None
 
     def _machine_for(self, opening: bytes) -> SecureAggregationClient:
-        attempt, shape = read_opening(opening, self.session.id)
+        attempt, shape = read_opening(opening, self.session)
         session = self.session.aggregation(shape, attempt)
         return SecureAggregationClient(
             session, self.index, self._identity, self._journal, _entropy=self._entropy
@@ -194,7 +213,7 @@ class PrivateUnionClient(KeyedUnionClient):
         """K2: the table of the client's pseudonyms, masked."""
         delivery, shares = self._two(request, Kind.UNION_TABLE)
         self._take_key(delivery)
-        _, shape = read_opening(self._opening, self.session.id)
+        _, shape = read_opening(self._opening, self.session)
         masked = self._running().mask(shares, self._table(shape))
         return write_parts(Kind.UNION_TABLE, self.session.id, self.index, self._confirmation(), masked)
 
@@ -224,6 +243,9 @@ class PrivateUnionClient(KeyedUnionClient):
         if self._machine is None:
             raise RefusedError("the union has not been opened yet")
         return self._machine
+
+    def _machines(self) -> list[object]:
+        return [*super()._machines(), *([self._machine] if self._machine else [])]
 
     def _secrets(self) -> list[bytes]:
         machine = self._machine.export_secrets() if self._machine else b""

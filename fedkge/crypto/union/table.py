@@ -20,12 +20,12 @@ from fedkge.crypto.kernels import P, fill_cells, peel_cells
 from fedkge.crypto.union.pseudonyms import Pseudonyms
 from fedkge.errors import DropoutError, SettingError
 
-__all__ = ["SALT_SIZE", "TableShape", "TableTooSmallError", "fill_table", "list_table"]
+__all__ = ["MAX_CELLS", "SALT_SIZE", "TableShape", "TableTooSmallError", "fill_table", "list_table"]
 
 SALT_SIZE = 16
 SMALL = 4096  # below this many items four positions peel more surely, above it three are smaller
 MIN_CELLS = 64
-MAX_CELLS = 1 << 24  # 400 MB: a server cannot make a client fill its memory
+MAX_CELLS = 1 << 22  # 100 MB: a server cannot make a client fill its memory
 
 
 class TableTooSmallError(DropoutError):

@@ -9,7 +9,7 @@ from functools import cached_property
 from fedkge.crypto.rings import FIELD61
 from fedkge.crypto.roster import Roster
 from fedkge.crypto.session import Session
-from fedkge.crypto.union.table import TableShape
+from fedkge.crypto.union.table import MAX_CELLS, TableShape
 from fedkge.crypto.wire import SERVER, Kind, Reader, Writer
 from fedkge.errors import MessageError
 
@@ -28,6 +28,7 @@ class UnionSession:
     signed: bool = False  # whether the sum of the tables has a consistency round
     helpers: tuple[int, ...] = ()  # through whom queries pass, in this order, if pseudonyms are oblivious
     budget: int = 0  # how many names a client may have looked up
+    max_cells: int = MAX_CELLS  # of a table that a client fills: its own limit, which nobody need share
 
     @cached_property
     def id(self) -> bytes:
@@ -57,7 +58,7 @@ class UnionSession:
 
 def write_parts(kind: Kind, session: bytes, sender: int, *parts: bytes) -> bytes:
     """A message made of other messages."""
-    writer = Writer(kind, session, sender).number(len(parts), 1)
+    writer = Writer(kind, session, sender).number(len(parts), 2)
     for part in parts:
         writer.blob(part)
     return writer.finish()
@@ -68,7 +69,7 @@ def read_parts(
 ) -> list[bytes]:
     """The messages that a message is made of, which must be `count`."""
     reader = Reader(message, kind, session, sender)
-    num_parts = reader.number(1)
+    num_parts = reader.number(2)
     if num_parts != count:
         raise MessageError(f"{kind.name}: {num_parts} parts came where {count} are expected")
     parts = [reader.blob() for _ in range(count)]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.agreement import plan_of, union_session, weights_digest
+from fedkge.covers import KEY_SIZE, thin_words, veil
 from fedkge.crypto import DIGEST_WORDS, UNION_MODES, Roster, SharedTable, UnionServer
-from fedkge.errors import DataError, DropoutError, FederationError
+from fedkge.errors import DataError, DropoutError, FederationError, ProtocolError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
@@ -36,6 +37,7 @@ __all__ = ["SecureSums"]
 
 _EXPECTED = {"relation": 1024}  # a first guess at a union's size; it doubles on demand
 _MOST_EXPECTED = 16384
+_MOST_ATTEMPTS = 3  # of one sum
 
 Counts = NDArray[np.int64]
 Words = NDArray[np.uint32]
@@ -57,11 +59,21 @@ class SecureSums(Sums):
         self.counts: dict[str, Counts] = {}
         self.digests: dict[str, bytes] = {}  # of the unions' lists
         self.delivered: dict[int, int] = {}  # client -> the round whose tables it has
+        self.held_back = 0  # rounds whose sum left out rows that dropouts would have laid bare
 
     # Before the first round.
 
     def join(self, num_clients: int, round: int, tables: Tables) -> Tables:
         """Unite labels and count holders, unless a checkpoint has that already."""
+        try:
+            return self._set_up(num_clients, round, tables)
+        except ProtocolError as error:
+            raise FederationError(
+                f"the set-up needs every client of the roster ({error}); the reasons are in failures.csv: "
+                "mend the client named there and resume, or begin a new run with a roster without it"
+            ) from error
+
+    def _set_up(self, num_clients: int, round: int, tables: Tables) -> Tables:
         fresh = not self.counts
         unions = {name: self._union(name) for name in sorted(self.strategy.shared)} if fresh else {}
         requests = {f"union {name}": next(iter(union.requests.values())) for name, union in unions.items()}
@@ -72,7 +84,11 @@ class SecureSums(Sums):
             self._plan(
                 {
                     name: SharedTable(
-                        len(self.counts[name]), shapes[name].width, self.digests[name], table.ids
+                        len(self.counts[name]),
+                        shapes[name].width,
+                        self.digests[name],
+                        table.ids,
+                        self._holders(name, table),
                     )
                     for name, table in tables.items()
                 }
@@ -84,7 +100,10 @@ class SecureSums(Sums):
         tables = self._count(
             round, {f"listing {name}": each.listing_message() for name, each in unions.items()}
         )
-        shared = {name: _blank(table.ids) for name, table in tables.items()}
+        shared = {
+            name: Table(table.ids, table.rows[:, :0], self._holders(name, table))
+            for name, table in tables.items()
+        }
         self.sessions.prepare(Sum("delta", round + 1), "setup", Download(round, shared))
         self.delivered = dict.fromkeys(self.messenger.clients, round)
         return tables
@@ -101,9 +120,8 @@ class SecureSums(Sums):
                 for name, union in unions.items():
                     key = f"union {name}"
                     if not union.done:
-                        union.collect(
-                            {c: up.protocol[key] for c, up in uploads.items() if key in up.protocol}
-                        )
+                        replies = {c: up.protocol[key] for c, up in uploads.items() if key in up.protocol}
+                        self._collect(union, replies, round)
             asked: dict[int, dict[str, bytes]] = {}
             for name, union in unions.items():
                 for client, request in union.requests.items():
@@ -113,6 +131,18 @@ class SecureSums(Sums):
             uploads = self.messenger.ask(  # a union knows itself whether enough have answered
                 dict.fromkeys(asked, Download(round)), "query.union", "union", round, asked, fewest=0
             )
+
+    def _collect(self, union: UnionServer, replies: Mapping[int, bytes], round: int) -> None:
+        """Take what is good of a step of a union; whoever sends anything else has dropped out of it."""
+        while True:
+            try:
+                union.collect(replies)
+                return
+            except ProtocolError as error:
+                if error.culprit is None or error.culprit not in replies:
+                    raise
+                self.messenger.blame(error.culprit, error, "union", round)
+                replies = {client: reply for client, reply in replies.items() if client != error.culprit}
 
     def _count(self, round: int, listings: Mapping[str, bytes]) -> Tables:
         """How many clients hold each row: once per roster, over all of it. Rows that few hold stay home."""
@@ -126,10 +156,13 @@ class SecureSums(Sums):
             if counts.max(initial=0) > len(self.roster):
                 raise FederationError(f"more than all clients hold a {name} row; one of them counted falsely")
             self.counts[name] = counts
-            shared = np.flatnonzero(counts >= self.options.min_holders).astype(np.int32)
+            shared = np.flatnonzero(counts >= self.options.holders).astype(np.int32)
             tables[name] = Table(shared, np.zeros((len(shared), table.width), np.float32))
             start += table.num_rows
-        self.sessions.plan = self.sessions.plan.with_shared({name: t.ids for name, t in tables.items()})
+        self.sessions.plan = self.sessions.plan.with_shared(
+            {name: table.ids for name, table in tables.items()},
+            {name: self._holders(name, table) for name, table in tables.items()},
+        )
         self.digests = {name: table.digest for name, table in self.sessions.plan.tables.items()}
         return tables
 
@@ -143,13 +176,13 @@ class SecureSums(Sums):
     ) -> Steps:
         download = Download(round, self._broadcast(round - 1, tables), metadata)
         following = Sum("valid", round) if then == "evaluate" else Sum("delta", round + 1)
-        total = self.sessions.sum(Sum("delta", round), clients, download, "train", "train", following)
+        total = self._sum(Sum("delta", round), clients, download, "train", "train", following)
         return Steps(self._means(total, tables), _training(total))
 
     def scores(self, round: int, tables: Tables, then: Then) -> Scores:
         following = Sum("delta", round + 1) if then == "train" else Sum("test", round)
         download, clients = Download(round, self._broadcast(round, tables)), self.messenger.clients
-        total = self.sessions.sum(Sum("valid", round), clients, download, "evaluate", "evaluate", following)
+        total = self._sum(Sum("valid", round), clients, download, "evaluate", "evaluate", following)
         self.delivered.update(dict.fromkeys(total.survivors, round))
         return _scores(total.words, total)
 
@@ -167,6 +200,25 @@ class SecureSums(Sums):
         valid, test = (_scores(total.words[start : start + half], total) for start in (0, half))
         return Final(valid, test, {-1: digest.tobytes().hex()}, total.metadata)
 
+    def _sum(
+        self, wanted: Sum, clients: Sequence[int], download: Download, kind: str, phase: str, following: Sum
+    ) -> Total:
+        """A sum; whoever spoils it is left out of a new attempt, as far as clients have revealed nothing."""
+        sessions = self.sessions
+        for attempt in range(_MOST_ATTEMPTS):
+            asked = [client for client in clients if client not in sessions.excluded]
+            try:
+                total = sessions.sum(wanted, asked, download, kind, phase, following)
+            except DropoutError:
+                left = set(asked) - sessions.culprits
+                if len(left) < self.fewest or len(left) == len(asked) or attempt == _MOST_ATTEMPTS - 1:
+                    raise
+                sessions.excluded |= sessions.culprits
+            else:
+                sessions.excluded = set()
+                return total
+        raise AssertionError  # the last attempt returns or raises
+
     def _broadcast(self, round: int, tables: Tables) -> Tables:
         """The whole table for everybody, or nothing if everybody has it: the server cannot select rows."""
         current = all(self.delivered.get(client) == round for client in self.messenger.clients)
@@ -175,12 +227,28 @@ class SecureSums(Sums):
     def _means(self, total: Total, tables: Tables) -> dict[str, NDArray[np.float64]]:
         """Σ steps / holders, where a client that dropped out counts as unmoved."""
         start, means = 0, {}
+        self._uncover(total)
         for name, table in tables.items():
             words = total.words[start : start + table.rows.size].reshape(table.rows.shape)
             divisor = self.counts[name][table.ids][:, None]
             means[name] = self.sessions.plan.fixed_point.decode(words, divisor=divisor)
             start += table.rows.size
         return means
+
+    def _uncover(self, total: Total) -> None:
+        """Lift the veils from thin rows, or leave the rows unmoved if a single key is missing."""
+        thin = thin_words(self.sessions.plan.tables, self.options, len(self.roster))
+        if not len(thin):
+            return
+        keys = [(total.veils.get(client, b""), -1) for client in total.survivors]
+        if all(len(key) == KEY_SIZE for key, _ in keys):
+            veil(total.words, thin, keys)
+        else:
+            total.words[thin] = 0
+            self.held_back += 1
+
+    def _holders(self, name: str, table: Table) -> NDArray[np.int32]:
+        return self.counts[name][table.ids].astype(np.int32)
 
     # What is known, and kept.
 
@@ -207,7 +275,9 @@ class SecureSums(Sums):
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         counts = {f"counts/{name}": counts for name, counts in self.counts.items()}
         digests = {f"digest/{name}": np.frombuffer(raw, np.uint8) for name, raw in self.digests.items()}
-        return {**counts, **digests}
+        purpose, round, survivors = self.sessions.last or ("", None, [])
+        last = {f"last/{purpose}": np.array([-1 if round is None else round, *survivors], np.int32)}
+        return {**counts, **digests, **last, "held/rounds": np.array([self.held_back])}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for key, array in arrays.items():
@@ -216,17 +286,32 @@ class SecureSums(Sums):
                 self.counts[name] = array
             elif group == "digest":
                 self.digests[name] = array.tobytes()
+            elif group == "held":
+                self.held_back = int(array[0])
+            elif group == "last":
+                round, *survivors = map(int, array)
+                self.sessions.last = name, None if round < 0 else round, survivors
 
     def privacy(self, clip_rate: float) -> Privacy:
         return Privacy.with_sums(
             self.options.union,
             {name: len(counts) for name, counts in self.counts.items()},
-            {name: int((counts < self.options.min_holders).sum()) for name, counts in self.counts.items()},
+            {name: int((counts < self.options.holders).sum()) for name, counts in self.counts.items()},
             clip_rate,
             len(self.roster),
             self.fewest,
             self.options.consistency,
+            self._covers(),
+            self.options.colluders,
+            self.held_back,
         )
+
+    def _covers(self) -> dict[str, float]:
+        """What share of the shared rows has which cover: holders less the clients assumed to collude."""
+        counts = np.concatenate([np.zeros(0, dtype=np.int64), *self.counts.values()])
+        shared = np.maximum(counts[counts >= self.options.holders] - self.options.colluders, 0)
+        covers, rows = np.unique(shared, return_counts=True)
+        return {str(cover): int(num) / len(shared) for cover, num in zip(covers, rows, strict=True)}
 
 
 def _laid_out(shape: Shape, union: UnionServer | None) -> SharedTable:
@@ -265,7 +350,3 @@ def _read_roster(records: Records, num_clients: int) -> Roster:
     if len(roster) != num_clients:
         raise DataError(f"{path}: {len(roster)} public keys for {num_clients} clients; give one per client")
     return roster
-
-
-def _blank(ids: NDArray[np.int32]) -> Table:
-    return Table(ids, np.empty((len(ids), 0), dtype=np.float32))

@@ -1,14 +1,17 @@
 """Sessions of secure aggregation over the messenger: each is prepared while the one before it is finished.
 
 A sum takes two exchanges. The first brings the masked vectors and the keys of the next sum, the second
-unmasks and deals the next sum's shares; with privacy.consistency, one between them has the clients sign over
-whom the sum goes. Where the next sum is not prepared by every client (at the start, after a dropout, after a
-resume), two more exchanges prepare it anew.
+unmasks and deals the next sum's shares. One between them has the clients sign over whom the sum goes, with
+privacy.consistency, or if clients dropped out since the shares were delivered and the threshold is below
+n − 1. Where the next sum is not prepared by every client (at the start, after a dropout, after a resume), two
+more exchanges prepare it anew.
 """
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,14 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.agreement import Acted
 from fedkge.crypto import Plan, SecureAggregationServer, Session
-from fedkge.errors import DropoutError, ProtocolError
+from fedkge.errors import DropoutError, ProtocolError, TamperError
 from fedkge.exchange import Download, Upload
 from fedkge.server.messenger import Messenger
 
 __all__ = ["Sessions", "Sum", "Total"]
 
 _ATTEMPTS_PER_START = 2**16
+_ACCUSED = re.compile(r"client (\d{1,4}) (?:to client|dealt)")  # in what a client says of another's envelope
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Total:
     words: NDArray[np.uint32]
     survivors: tuple[int, ...]
     metadata: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # what each said in the open
+    veils: Mapping[int, bytes] = field(default_factory=dict)  # keys that uncover thin rows, see covers
 
 
 class Sessions:
@@ -50,17 +56,23 @@ class Sessions:
     def __init__(self, messenger: Messenger, start: int) -> None:
         self.messenger = messenger
         self.plan: Plan
+        self.acted = Acted()
+        self.last: tuple[str, int | None, list[int]] | None = None  # the last sum: purpose, round, survivors
         self.seconds = 0.0
         self.first_attempt = start * _ATTEMPTS_PER_START  # clients never open a session twice
         self._attempt = self.first_attempt
         self._ready: SecureAggregationServer | None = None
         self._deliveries: Mapping[int, bytes] = {}
+        self.culprits: set[int] = set()  # clients that spoilt the last sum
+        self.excluded: set[int] = set()  # clients that are not asked, until a sum succeeds without them
 
     def prepare(self, wanted: Sum, phase: str, news: Download) -> None:
         """Keys and shares of a sum, in two exchanges; `news` is told on the way."""
         server = self._open(wanted)
         metadata = {"next": _named(server.session)}
-        clients, round = self.messenger.clients, news.round
+        needs_all = server.session.threshold == server.session.num_clients
+        clients = [client for client in self.messenger.clients if needs_all or client not in self.excluded]
+        round = news.round
         common = replace(news, metadata={**news.metadata, **metadata})
         replies = self.messenger.ask(dict.fromkeys(clients, common), "query.advertise", phase, round)
         self._collect(server, replies, "advert", phase, round)
@@ -81,13 +93,20 @@ class Sessions:
         following: Sum | None = None,
     ) -> Total:
         """Ask for vectors, unmask their sum; a DropoutError means that nothing was summed."""
-        round = download.round
+        round, self.culprits = download.round, set()
         server = self._prepared(wanted, round)
         self._ready = None  # whatever happens, these masks are used up
         upcoming = self._open(following) if following else None
-        metadata = {"sum": _named(server.session), "next": _named(upcoming.session) if upcoming else None}
+        metadata = {
+            "sum": _named(server.session),
+            "next": _named(upcoming.session) if upcoming else None,
+            "last": self.last,
+        }
         asked = [client for client in clients if client in self._deliveries]
         common = replace(download, metadata={**download.metadata, **metadata})
+        with self.clock():
+            self.acted.broadcast(download.tables)
+            server.bind(self.acted.binding(server.session, common.metadata))
         replies = self.messenger.ask(
             dict.fromkeys(asked, common),
             kind,
@@ -95,13 +114,14 @@ class Sessions:
             round,
             {client: {"delivery": self._deliveries[client]} for client in asked},
         )
+        self._note_accused(server.session)
         self._collect(server, replies, "masked", phase, round)
         said = {client: upload.metadata for client, upload in replies.items()}
         if upcoming:
             self._collect(upcoming, replies, "advert", phase, round)
         named = self._timed(server.announce_survivors)
         survivors = server.survivors
-        if server.session.signed:
+        if server.needs_consent:
             request = Download(round, metadata=metadata, protocol={"survivors": named})
             named, survivors = self._agree(server, request)
         protocol = {"survivors": named}
@@ -113,12 +133,34 @@ class Sessions:
             dict.fromkeys(survivors, request), "query.unmask", "unmask", round, fewest=0
         )
         self._collect(server, replies, "reveal", "unmask", round)
-        total = Total(self._timed(server.total), server.survivors, said)
+        veils = {client: up.protocol["veil"] for client, up in replies.items() if "veil" in up.protocol}
+        total = Total(self._unmasked(server, round), server.survivors, said, veils)
+        self.last = wanted.purpose, wanted.round, [*server.survivors]
         if upcoming and "keys" in protocol:
             self._collect(upcoming, replies, "shares", "unmask", round)
             if not upcoming.waiting_for:
                 self._deliver(upcoming)
         return total
+
+    def _unmasked(self, server: SecureAggregationServer, round: int) -> NDArray[np.uint32]:
+        """The sum; without enough true shares it is lost, since no other survivors may be unmasked now."""
+        try:
+            words: NDArray[np.uint32] = self._timed(server.total)
+        except TamperError as error:
+            self.culprits, self.excluded = set(), self.excluded | set(server.culprits)
+            raise DropoutError(f"{error}; nothing was unmasked") from error
+        finally:
+            for client in server.culprits:
+                self.messenger.blame(client, "dealt or revealed a false share", "unmask", round)
+        return words
+
+    def _note_accused(self, session: Session) -> None:
+        """Whose envelopes did not open, if more clients say so than may drop out."""
+        accused = Counter(
+            int(client) for why in self.messenger.failed.values() for client in set(_ACCUSED.findall(why))
+        )
+        tolerated = session.num_clients - session.threshold
+        self.culprits |= {client for client, accusers in accused.items() if accusers > tolerated}
 
     def _agree(self, server: SecureAggregationServer, request: Download) -> tuple[bytes, tuple[int, ...]]:
         """All survivors' signatures over who they are, and who signed."""
@@ -158,6 +200,7 @@ class Sessions:
                 with self.clock():
                     server.collect(client, upload.protocol.get(message, b""))
             except ProtocolError as error:
+                self.culprits.add(client)
                 self.messenger.blame(client, error, phase, round)
 
     def _timed(self, step: Callable[[], Any]) -> Any:

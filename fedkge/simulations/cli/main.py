@@ -25,6 +25,7 @@ from fedkge.simulations.cli import (
     init_command,
     keys_command,
     list_command,
+    node_command,
     predict_command,
     report_command,
     reproduce_command,
@@ -49,6 +50,7 @@ app.command("run")(run_commands.run_experiment)
 app.command("compare")(run_commands.compare_strategies)
 app.command("attack")(attack_command.attack_recorded_run)
 app.command("flower-config")(run_commands.write_flower_config)
+app.command("node")(node_command.start_node)
 app.command("reproduce")(reproduce_command.reproduce_table)
 app.command("report")(report_command.report_runs)
 app.command("init")(init_command.write_starter)

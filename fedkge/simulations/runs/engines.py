@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.serverapp import Grid
@@ -86,6 +87,8 @@ class SimulatedGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         sent = {message.metadata.dst_node_id: message for message in messages}
+        for message in sent.values():
+            message.metadata.__dict__["_message_id"] = uuid4().hex  # as the SuperLink gives one
         envelopes = [_envelope(message) for message in sent.values()]
         self.bytes_down += sum(map(len, envelopes))
         for node, (payload, reason) in self.deliver(envelopes, timeout):

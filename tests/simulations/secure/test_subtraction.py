@@ -14,7 +14,7 @@ from fedkge.crypto import SecureAggregationServer
 from fedkge.crypto.keys import SIGNATURE_SIZE
 from fedkge.crypto.wire import HEADER_SIZE, SERVER, Kind, Writer
 from fedkge.datasets import load_graph
-from fedkge.errors import FederationError, SettingError, TamperError
+from fedkge.errors import FederationError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.metrics import TRAINING
 from fedkge.server.messenger import Messenger
@@ -23,7 +23,7 @@ from fedkge.server.sums import SecureSums
 from fedkge.server.sums.sessions import Total
 from fedkge.simulations.runs import run as runs
 from tests.simulations.mishaps import Crash, crash_in, failing, failures
-from tests.simulations.secure.settings import FIVE, PLAIN, Make
+from tests.simulations.secure.settings import FIVE, PLAIN, Make, forget_journals
 
 
 def test_a_round_is_not_unmasked_again_for_others_after_a_resume(
@@ -44,10 +44,9 @@ def test_a_round_is_not_unmasked_again_for_others_after_a_resume(
         totals.clear()
         uploads.clear()
         with pytest.raises(Crash):
-            runs.run(secret(FIVE), folder, crash_in(3))
+            runs.run(secret(FIVE, "privacy.colluders=0"), folder, crash_in(3))  # then no row is thin
         if forget:
-            for path in folder.glob("clients/run-*/client-*/secrets.safetensors"):
-                path.unlink()
+            forget_journals(folder)
         with monkeypatch.context() as patch:
             failing(patch, "train", {4}, {3})
             runs.resume(folder)
@@ -73,8 +72,8 @@ def two_faced(patch: pytest.MonkeyPatch) -> None:
         kind, session = Kind(letter[5]), letter[8:HEADER_SIZE]
         writer = Writer(kind, session, SERVER).numbers(told, 2)
         if kind == Kind.QUORUM:
-            writer.numbers(told, 2).raw(letter[-5 * SIGNATURE_SIZE : -SIGNATURE_SIZE])
-        return writer.finish()
+            writer.numbers(told, 2)
+        return writer.raw(letter[-5 * SIGNATURE_SIZE : -SIGNATURE_SIZE]).finish()
 
     def lying(
         self: Messenger, downloads: Any, kind: str, phase: str, round: int, *more: Any, **rest: Any
@@ -102,9 +101,11 @@ def test_signed_survivors_catch_a_server_that_shows_clients_different_ones(
 ) -> None:
     with monkeypatch.context() as patch:
         two_faced(patch)
-        with pytest.raises(TamperError, match="seed rebuilt for client 4"):  # from mixed shares
-            runs.run(secret(FIVE), tmp_path / "unsigned")
-        assert failures(tmp_path / "unsigned") == []
+        runs.run(secret(FIVE), tmp_path / "unsigned")
+        mixed = [why for *_, client, why in failures(tmp_path / "unsigned") if client == "all"]
+        assert len(totals) == 3
+        assert len(mixed) == 1
+        assert "seed rebuilt for client 4" in mixed[0]
         totals.clear()
         runs.run(secret(FIVE, "privacy.consistency=true"), tmp_path / "signed")
     assert len(totals) == 3  # rounds 1, 2 and 4
@@ -120,6 +121,8 @@ def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch
     def counting(self: SecureSums, *arguments: Any) -> Any:
         tables = count(self, *arguments)
         counted.append(int(self.counts["relation"].sum()))
+        if len(counted) == 1:
+            raise Crash
         return tables
 
     monkeypatch.setattr(SecureSums, "_count", counting)
@@ -127,15 +130,14 @@ def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch
     def attack(folder: Path, *, forget: bool) -> None:
         """Count over five clients, then tell four of them that the fifth has left."""
         with pytest.raises(Crash):
-            runs.run(secret(FIVE), folder, crash_in(1))
+            runs.run(secret(FIVE), folder)
         four = "".join((folder / "roster.txt").read_text().splitlines(keepends=True)[:4])
         for path in (folder / "roster.txt", *folder.glob("clients/keys-*/roster.txt")):
             path.write_text(four)
         changed = Experiment.load(folder / "experiment.toml").override(["data.clients=4"])
         (folder / "experiment.toml").write_text(changed.to_toml())
         if forget:
-            for path in folder.glob("clients/run-*/client-*/secrets.safetensors"):
-                path.unlink()
+            forget_journals(folder)
         runs.resume(folder)
 
     attack(tmp_path / "careless", forget=True)
@@ -156,12 +158,13 @@ def test_a_leaver_cannot_be_subtracted(secret: Make, tmp_path: Path, monkeypatch
         (["federation.fraction=0.5"], r"federation\.fraction: 0\.5 .* linear system .*\.fraction = 1\.0, or"),
         (["data.clients=2"], r"data\.clients: .* at least 3 clients, not 2"),
         (["data.clients=101"], r"data\.clients: .* more than 100"),
-        (["privacy.threshold=6"], r"privacy\.threshold: 6 of 5 clients; choose 3 to 5"),
-        (["data.clients=9", "privacy.threshold=4"], r"privacy\.threshold: 4 of 9 clients; choose 5 to 9"),
+        (["privacy.threshold=6"], r"privacy\.threshold: 6 of 5 clients; choose 4 to 5"),
+        (["data.clients=9", "privacy.threshold=5"], r"privacy\.threshold: 5 of 9 clients; choose 6 to 9"),
         (
-            ["data.clients=9", "privacy.threshold=6"],
-            r"min_holders: 3 with 3 tolerated .*\.min_holders = 5 or",
+            ["data.clients=9", "privacy.threshold=6", "privacy.colluders=3"],
+            r"privacy\.threshold: 6 of 9 clients; choose 7 to 9: .* if 3 may not be",
         ),
+        (["privacy.colluders=4"], r"privacy\.colluders: 4 of 5 clients; choose 0 to 3"),
         (["federation.weighting=triples"], r"weighting: 'triples' would need .*\.weighting = .holders"),
         (["privacy.secure_aggregation=false"], r"union: 'private' hides nothing .*\.union = .plain"),
         (["privacy.clip=1e9"], "lower the clip"),
@@ -184,4 +187,4 @@ def test_settings_that_would_not_protect_are_refused_in_one_line(
 def test_defaults_hold_for_any_number_of_clients(clients: int) -> None:
     experiment = Experiment().override([f"data.clients={clients}"])
     check_privacy(experiment, ("relation",))
-    assert experiment.privacy.min_holders - (clients - experiment.privacy.quorum(clients)) >= 2
+    assert 2 * experiment.privacy.quorum(clients) > clients + experiment.privacy.colluders
