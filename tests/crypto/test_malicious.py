@@ -245,6 +245,35 @@ def test_with_one_share_to_spare_the_false_one_is_named_and_the_sum_is_made() ->
     assert round_.server.culprits == (1,)
 
 
+def test_as_many_false_revealers_as_shares_to_spare_are_named_and_the_sum_is_made() -> None:
+    round_ = a_round(9, threshold=6)
+    reveals = revealed(round_)
+    for liar in (0, 4, 7):
+        for owner in (2, 5, 8):
+            reveals[liar] = flip(reveals[liar], HEADER_SIZE + 2 + owner * SHARE_SIZE)
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (0, 4, 7)
+
+
+def test_a_dealer_whose_shares_differ_from_his_secret_in_two_places_is_the_culprit() -> None:
+    round_ = a_round(9, threshold=6)
+    reveals = revealed(round_)
+    for holder in (1, 6):  # as if client 3 had dealt them so
+        reveals[holder] = flip(reveals[holder], HEADER_SIZE + 2 + 3 * SHARE_SIZE)
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (3,)
+
+
+def test_with_no_share_to_spare_a_false_revealer_ends_the_sum_and_nobody_innocent_is_named() -> None:
+    round_ = a_round(5, threshold=5)
+    reveals = revealed(round_)
+    for owner in range(5):
+        reveals[1] = flip(reveals[1], HEADER_SIZE + 2 + owner * SHARE_SIZE)
+    with pytest.raises(TamperError, match=r"Either clients \[0, 1, 2, 3, 4\] dealt false shares, or too few"):
+        collect_all(round_.server, reveals)
+    assert round_.server.culprits == ()
+
+
 def test_a_dealer_of_false_shares_is_named() -> None:
     round_ = a_round(4)
     round_.clients[2]._entropy = liar = stream("liar")
