@@ -238,8 +238,9 @@ class SecureParticipant(Participant):
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
         super().merge(tables)
-        with self.secrets.timed():
-            self.acted.broadcast(tables)
+        if tables:
+            with self.secrets.timed():
+                self.acted.broadcast(tables)
 
     def save(self, round: int) -> None:
         acted = {name: digest.hex() for name, digest in self.acted.facts.items()}

@@ -137,6 +137,11 @@ def test_a_binding_follows_from_all_that_was_said() -> None:
         seen.add(acted.binding(make_session(3, **changes), metadata))
     assert len(seen) == 9
     acted = Acted()
+    acted.broadcast({"entity": table})
+    acted.broadcast({"relation": table})  # what was said of entities before still counts
+    seen.add(acted.binding(session, last))
+    assert len(seen) == 10
+    acted = Acted()
     acted.broadcast({"entity": other})
     acted.broadcast({"entity": table})
     acted.broadcast({})  # nothing new

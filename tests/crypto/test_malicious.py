@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedkge.crypto.aggregation.pairwise_keys import (
 )
 from fedkge.crypto.keys import EphemeralKey
 from fedkge.crypto.masks import add_masks
-from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares
+from fedkge.crypto.shares import PRIME, SHARE_SIZE, combine_shares, lagrange_weights
 from fedkge.crypto.wire import HEADER_SIZE, SERVER, Kind, Writer
 from fedkge.errors import DropoutError, MessageError, ProtocolError, RefusedError, TamperError
 from tests.crypto.parties import (
@@ -243,6 +244,50 @@ def test_with_one_share_to_spare_the_false_one_is_named_and_the_sum_is_made() ->
     reveals[1] = flip(reveals[1], HEADER_SIZE + 2 + 3 * SHARE_SIZE)
     assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
     assert round_.server.culprits == (1,)
+
+
+def test_as_many_false_revealers_as_shares_to_spare_are_named_and_the_sum_is_made() -> None:
+    round_ = a_round(9, threshold=6)
+    reveals = revealed(round_)
+    for liar in (0, 4, 7):
+        for owner in (2, 5, 8):
+            reveals[liar] = flip(reveals[liar], HEADER_SIZE + 2 + owner * SHARE_SIZE + liar)
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (0, 4, 7)
+
+
+def test_two_liars_whose_errors_cancel_frame_nobody() -> None:
+    """Errors in the ratio of two Lagrange weights rebuild the true secret, and an honest share is off it."""
+    round_ = a_round(9, threshold=6)
+    reveals = revealed(round_)
+    quorum_ = [0, 1, 2, 4, 5, 6]  # without client 3, who is honest
+    weights = dict(zip(quorum_, lagrange_weights(quorum_), strict=True))
+    for owner, (liar, error) in itertools.product((6, 7, 8), ((0, weights[4]), (4, -weights[0]))):
+        start = HEADER_SIZE + 2 + owner * SHARE_SIZE
+        head, tail = reveals[liar][:start], reveals[liar][start + SHARE_SIZE :]
+        share = (share_of(owner, reveals[liar]) + error) % PRIME
+        reveals[liar] = head + share.to_bytes(SHARE_SIZE, "little") + tail
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (0, 4)
+
+
+def test_a_dealer_whose_shares_differ_from_his_secret_in_two_places_is_the_culprit() -> None:
+    round_ = a_round(9, threshold=6)
+    reveals = revealed(round_)
+    for holder in (1, 6):  # as if client 3 had dealt them so
+        reveals[holder] = flip(reveals[holder], HEADER_SIZE + 2 + 3 * SHARE_SIZE)
+    assert collect_all(round_.server, reveals) == exact_sum(round_.vectors, WORD32)
+    assert round_.server.culprits == (3,)
+
+
+def test_with_no_share_to_spare_a_false_revealer_ends_the_sum_and_nobody_innocent_is_named() -> None:
+    round_ = a_round(5, threshold=5)
+    reveals = revealed(round_)
+    for owner in range(5):
+        reveals[1] = flip(reveals[1], HEADER_SIZE + 2 + owner * SHARE_SIZE)
+    with pytest.raises(TamperError, match=r"Either clients \[0, 1, 2, 3, 4\] dealt false shares, or too few"):
+        collect_all(round_.server, reveals)
+    assert round_.server.culprits == ()
 
 
 def test_a_dealer_of_false_shares_is_named() -> None:

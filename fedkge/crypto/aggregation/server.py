@@ -262,21 +262,27 @@ class SecureAggregationServer:
     def _mend(
         self, owner: int, shares: Mapping[int, int], suspects: Sequence[int]
     ) -> tuple[bytes, list[int]] | None:
-        """The secret from another quorum, and whose shares do not lie on it; suspects are left out first."""
+        """The secret from another quorum, and whose shares are off it; suspects are left out first.
+
+        Liars whose errors cancel in some quorum get the true secret from false shares, and could so frame an
+        honest client: only shares off a polynomial that all the others lie on are held against anybody.
+        """
         threshold = self.session.threshold
         order = sorted(shares, key=lambda client: (client not in suspects, client))
         left_out = (
             gone for size in range(1, len(order) - threshold + 1) for gone in combinations(order, size)
         )
+        mended: bytes | None = None
         for gone in islice(left_out, _MOST_QUORUMS):
-            quorum = {client: share for client, share in shares.items() if client not in gone}
-            quorum = dict(islice(quorum.items(), threshold))
+            rest = {client: share for client, share in shares.items() if client not in gone}
+            quorum = dict(islice(rest.items(), threshold))
             try:
-                secret = self._check_secret(owner, combine_shares(quorum))
+                mended = self._check_secret(owner, combine_shares(quorum))
             except TamperError:
                 continue
-            return secret, [client for client in gone if share_of(client, quorum) != shares[client]]
-        return None
+            if all(share_of(client, quorum) == share for client, share in rest.items()):
+                return mended, [client for client in gone if share_of(client, quorum) != shares[client]]
+        return None if mended is None else (mended, [])
 
     def _check_secret(self, owner: int, secret: bytes) -> bytes:
         if owner in self._survivors:
