@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from fedkge.client.keyring import create_identity
+from fedkge.experiment import Experiment
 from tests.simulations.conftest import TINY
 from tests.simulations.test_data_commands import fedkge
 
@@ -132,6 +133,8 @@ def test_a_run_config_for_flower(tmp_path: Path) -> None:
     written = tomllib.loads((tmp_path / "run.toml").read_text())
     assert json.loads(written["experiment"])["seed"] == 4
     assert written["folder"] == str(tmp_path / "f")
+    experiment = Experiment.from_json(written["experiment"])
+    assert written["run"] == f"{experiment.name}-{experiment.digest()[:8]}"
     assert written["roster"] == str(tmp_path / "roster.txt")
 
 
