@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,9 @@ def test_each_line_about_sums_refuses(policy: dict[str, Any], clients: int, chan
         Policy(**policy).check_sums(privacy, roster)
     assert f"`{line}`" in str(refusal.value)
     Policy().check_sums(Experiment().privacy, roster)
-    Policy(roster=roster.digest.hex()).check_sums(Experiment().privacy, roster)
+    Policy(roster=hashlib.sha256(roster.to_text().encode()).hexdigest()).check_sums(
+        Experiment().privacy, roster
+    )
 
 
 @pytest.mark.parametrize(
