@@ -1,12 +1,7 @@
 """Cryptographic protocols as pure state machines: bytes in, bytes out, no network, no files, no torch."""
 
-<<<<<<< HEAD
-from fedkge.crypto.aggregation import SecureAggregationClient, SecureAggregationServer
-from fedkge.crypto.fixed_point import FixedPoint, FixedPointWords
-=======
 from fedkge.crypto.aggregation import UNBOUND, SecureAggregationClient, SecureAggregationServer
-from fedkge.crypto.fixed_point import Encoded, FixedPoint
->>>>>>> h-F
+from fedkge.crypto.fixed_point import FixedPoint, FixedPointWords
 from fedkge.crypto.journal import Journal
 from fedkge.crypto.keys import Identity
 from fedkge.crypto.plan import DIGEST_WORDS, Plan, SharedTable

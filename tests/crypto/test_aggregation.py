@@ -42,11 +42,7 @@ LENGTHS = [0, 1, 7, CHUNK_BYTES // 8 - 1, CHUNK_BYTES // 8 + 1, CHUNK_BYTES // 4
 def test_the_sum_is_exact_whoever_drops_out_and_when(data: st.DataObject) -> None:
     n = data.draw(st.integers(3, 8))
     t = data.draw(st.integers(max(3, n // 2 + 1), n))
-<<<<<<< HEAD
-    ring = data.draw(st.sampled_from([WORD32, FIELD61]))
-=======
     ring = data.draw(st.sampled_from(RINGS))
->>>>>>> h-F
     session = make_session(
         n, data.draw(st.sampled_from([0, 1, 5, 33])), ring=ring, threshold=t, signed=data.draw(st.booleans())
     )
@@ -57,11 +53,7 @@ def test_the_sum_is_exact_whoever_drops_out_and_when(data: st.DataObject) -> Non
     assert Round(session, vectors, last).run().tolist() == exact_sum([vectors[u] for u in survivors], ring)
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("ring", [WORD32, FIELD61], ids=lambda ring: type(ring).__name__)
-=======
 @pytest.mark.parametrize("ring", RINGS, ids=lambda ring: type(ring).__name__)
->>>>>>> h-F
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_sum_is_exact_around_chunk_borders(ring: Ring, length: int) -> None:
     vectors = random_vectors(4, length, ring)

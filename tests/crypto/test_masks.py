@@ -15,11 +15,7 @@ from tests.crypto.parties import RINGS
 BORDERS = [0, 1, 3, CHUNK_BYTES // 8 - 1, CHUNK_BYTES // 8, CHUNK_BYTES // 4, CHUNK_BYTES // 4 + 1]
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("ring", [WORD32, FIELD61], ids=lambda ring: type(ring).__name__)
-=======
 @pytest.mark.parametrize("ring", RINGS, ids=lambda ring: type(ring).__name__)
->>>>>>> h-F
 @pytest.mark.parametrize("length", BORDERS)
 def test_adding_and_subtracting_a_mask_gives_the_vector_back(ring: Ring, length: int) -> None:
     before = np.random.default_rng(length).integers(0, ring.modulus, length, dtype=ring.dtype)
