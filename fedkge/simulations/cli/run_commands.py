@@ -134,7 +134,7 @@ def write_flower_config(
             *(["resume = true"] if resume else []),
         ]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")
+    print(f"written to {out}; run it with: FLWR_TELEMETRY_ENABLED=0 flwr run . --run-config {out} --stream")
 
 
 def _check_roster(path: Path, num_clients: int) -> None:
