@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedkge.errors import StorageError
 
-__all__ = ["staged", "storage_errors"]
+__all__ = ["staged", "storage_errors", "sync"]
 
 
 @contextmanager
@@ -26,10 +26,11 @@ def storage_errors(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def staged(target: Path, private: bool = False) -> Iterator[Path]:
+def staged(target: Path, private: bool = False, durable: bool = False) -> Iterator[Path]:
     """A path to write to; it takes the target's place at the end, or vanishes when anything goes wrong.
 
-    A private file can be read by its owner alone, from its first byte on.
+    A private file can be read by its owner alone, from its first byte on. A durable one is on the disk, and
+    outlives a power cut, before this returns.
     """
     with storage_errors(target):
         real = target.resolve()  # behind a link, the link stays and its target is replaced
@@ -39,9 +40,22 @@ def staged(target: Path, private: bool = False) -> Iterator[Path]:
             if private:
                 partial.touch(mode=0o600)
             yield partial
+            if durable:
+                sync(partial)
             _swap(partial, real)
+            if durable:
+                sync(real.parent)  # the name is the folder's
         finally:
             _remove(partial)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _swap(new: Path, target: Path) -> None:

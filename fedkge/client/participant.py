@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedkge.client.holdings import Holding, build_from, labels_of, triples_behind
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model
+from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
@@ -52,8 +53,10 @@ class Participant:
         files: StateFiles,
         every_round: bool,
         simulated: bool = False,
+        policy: Policy | None = None,
     ) -> None:
         self.client = client
+        self.policy = policy or Policy()
         self.graph = graph
         self.experiment = experiment
         self.files = files
@@ -78,8 +81,7 @@ class Participant:
     def join(self, download: Download) -> Upload:
         """Say which labels of the shared tables it holds; a resumed run starts from an earlier round."""
         self._agree(download.metadata)
-        self.files.forget_after(download.round)
-        self.restore(download.round)
+        self.return_to(download.round)
         labels = {
             name: list(labels_of(self.model, self.graph, name))
             for name in self.strategy.shared
@@ -93,8 +95,10 @@ class Participant:
     def assign(self, download: Download) -> Upload:
         """Learn which shared rows its labels have."""
         for name, table in download.tables.items():
-            if name not in self.strategy.shared:
-                raise MessageError(f"rows of '{name}' are assigned, which {self._name} does not share")
+            if name not in self.strategy.shared or len(table) != len(self._start[name]):
+                raise MessageError(
+                    f"{len(table)} rows of '{name}' are assigned, which {self._name} does not share so"
+                )
             self.holdings[name] = Holding.of_all(table.ids.astype(np.int64))
             self.reference.setdefault(name, self._initial(name))
         self.files.save_arrays("holdings", {f"{name}.rows": h.rows for name, h in self.holdings.items()})
@@ -103,6 +107,7 @@ class Participant:
     def train(self, download: Download) -> Upload:
         """Take the server's rows, train some epochs, and give back how far the shared rows moved."""
         self.advance(download)
+        self.settle(download)
         tables = {}
         for name, holding in self.holdings.items():
             sent = self.sent.get(name, np.ones(len(holding.local), dtype=bool))
@@ -124,7 +129,15 @@ class Participant:
         report = {"privacy": self.account.report()} if self.account else {}
         return self.upload(download.round, metadata={**metadata, **report})
 
+    def close(self) -> None:
+        """Nothing more will be asked of it in this process."""
+
     # State.
+
+    def return_to(self, round: int) -> None:
+        """A run goes on from here: what came later never happened."""
+        self.files.forget_after(round)
+        self.restore(round)
 
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
@@ -187,6 +200,8 @@ class Participant:
             if name not in self.holdings:
                 raise MessageError(f"the server broadcasts rows of '{name}', which are not shared")
             holding = self.holdings[name]
+            if table.rows.shape[1:] != parameters[name].shape[1:] or not np.isfinite(table.rows).all():
+                raise MessageError(f"the server's '{name}' rows are not finite numbers of this table's width")
             places = np.searchsorted(table.ids, holding.ids)
             if len(table) <= places.max(initial=-1) or not np.array_equal(table.ids[places], holding.ids):
                 raise MessageError(f"the server's '{name}' rows lack some that this client shares")
@@ -251,7 +266,6 @@ class Participant:
         if self.round == download.round:
             return
         self.merge(download.tables)
-        self.files.prune(download.metadata["keep"], until=download.metadata["settled"])
         self._train(download.round)
         self.sent = {}
         for name in self.holdings:
@@ -259,6 +273,10 @@ class Participant:
             chosen = self.strategy.select(name, step, self._client_round(download.round))
             if chosen is not None:
                 self.sent[name] = np.broadcast_to(np.asarray(chosen, dtype=bool), len(step)).copy()
+
+    def settle(self, download: Download) -> None:
+        """Keep the state after a round of training, and no longer those that nobody will ask for."""
+        self.files.prune(download.metadata["keep"], until=download.metadata["settled"])
         if self.every_round:
             self.save(download.round)
 

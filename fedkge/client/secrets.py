@@ -1,23 +1,21 @@
 """What a client keeps to itself for secure sums: its journal, its open sessions, its last answer.
 
-All of it is in one file that is whole or absent and on disk before an answer leaves the client.
+All of it is in the journal's file, which is whole and on disk before an answer leaves the client.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-
-from fedkge.client.keyring import Keyring
+from fedkge.client.journal_file import JournalFile
+from fedkge.client.keyring import Keyring, allowed_runs
+from fedkge.client.policy import Policy
 from fedkge.crypto import Journal, SecureAggregationClient, Session
-from fedkge.errors import DataError
-from fedkge.storage import staged
+from fedkge.errors import DataError, MessageError, RefusedError
 
 __all__ = ["Secrets"]
 
@@ -27,31 +25,48 @@ Messages = dict[str, bytes]
 
 
 class Secrets:
-    """One client's memory of its secure sums; `durable` if the process may vanish between two messages."""
+    """One client's memory of its secure sums in one run, and its identity's journal of all runs.
 
-    def __init__(self, path: Path, keyring: Keyring, client: int, durable: bool) -> None:
-        self.path = path
-        self.keyring = keyring
+    `durable` if the process may vanish between two messages; `synced` if the machine may lose power.
+    """
+
+    def __init__(
+        self, folder: Path, client: int, run: str, policy: Policy, durable: bool, synced: bool = True
+    ) -> None:
+        self.keyring = Keyring.load(folder, client)
         self.client = client
+        self.run = run
         self.durable = durable
         self.seconds = 0.0  # of cryptography since it was last told
         self.notes: Messages = {}  # secrets of the union, by table
+        self.tables = b""  # digest of the shared rows that the run's first step was made of
         self._machines: dict[bytes, SecureAggregationClient] = {}
         self._stored: Messages = {}  # sessions that another process began
         self._answered = ""
         self._answer: Messages = {}
-        stored = self._load()
-        self.journal = Journal.from_bytes(stored["journal"]) if stored else Journal()
-        for name, content in stored.items():
-            kind, _, rest = name.partition(" ")
+        self._file = JournalFile(folder, synced)
+        stored = dict(self._file.entries)
+        try:
+            self.journal = Journal.from_bytes(stored.pop("journal")) if "journal" in stored else Journal()
+            self._runs: list[str] = json.loads(stored.pop("runs", b"[]"))
+        except (MessageError, ValueError) as error:
+            raise DataError(
+                f"{folder}: this identity's journal cannot be read ({error}); make a new identity"
+            ) from error
+        policy.check_run(run, self._runs, allowed_runs(folder))
+        self._others = {name: content for name, content in stored.items() if not name.startswith(f"{run} ")}
+        for name in stored.keys() - self._others.keys():
+            _, kind, *rest = name.split(" ", 2)
             if kind == "session":
-                self._stored[rest] = content
+                self._stored[rest[0]] = stored[name]
             elif kind == "note":
-                self.notes[rest] = content
+                self.notes[rest[0]] = stored[name]
             elif kind == "answer":
-                self._answer[rest] = content
+                self._answer[rest[0]] = stored[name]
             elif kind == "answered":
-                self._answered = content.decode()
+                self._answered = stored[name].decode()
+            elif kind == "tables":
+                self.tables = stored[name]
 
     def answered(self, question: str) -> Messages | None:
         """The answer to the last question, if this is that question again: it is the same, to the bit."""
@@ -60,17 +75,26 @@ class Secrets:
     def settle(self, question: str, answer: Mapping[str, bytes]) -> Messages:
         """Write everything down; only then may the answer leave."""
         self._answered, self._answer = question, dict(answer)
-        content = {"journal": self.journal.to_bytes()}
+        self._runs = list(dict.fromkeys([*self._runs, self.run]))
+        own = {"tables": self.tables} if self.tables else {}
         if self.durable:
-            content["answered"] = question.encode()
-            content |= {f"answer {name}": message for name, message in answer.items()}
-            content |= {f"note {name}": note for name, note in self.notes.items()}
-            content |= {f"session {name}": stored for name, stored in self._stored.items()}
-            content |= {f"session {id.hex()}": each.export_secrets() for id, each in self._machines.items()}
-        arrays = {name: np.frombuffer(value, dtype=np.uint8) for name, value in content.items()}
-        with staged(self.path, private=True) as path:
-            save_file(arrays, path)
+            own["answered"] = question.encode()
+            own |= {f"answer {name}": message for name, message in answer.items()}
+            own |= {f"note {name}": note for name, note in self.notes.items()}
+            own |= {f"session {name}": stored for name, stored in self._stored.items()}
+            own |= {f"session {id.hex()}": each.export_secrets() for id, each in self._machines.items()}
+        content = {"journal": self.journal.to_bytes(), "runs": json.dumps(self._runs).encode()}
+        own = {f"{self.run} {name}": value for name, value in own.items()}
+        self._file.write({**self._others, **content, **own})
         return self._answer
+
+    def pin(self, tables: bytes) -> None:
+        """The first step of a run settles which rows are shared: steps over others could be subtracted."""
+        if self.tables not in (b"", tables):
+            raise RefusedError(
+                f"run '{self.run}' was begun with other shared rows; to unite anew, begin a new run"
+            )
+        self.tables = tables
 
     def machine(self, session: Session) -> SecureAggregationClient:
         """This client in a session, as far as it has come."""
@@ -84,13 +108,17 @@ class Secrets:
                 del self._machines[next(iter(self._machines))]
         return self._machines[session.id]
 
-    def close(self, session: Session) -> None:
+    def end_session(self, session: Session) -> None:
         """A session that is over needs no secrets any more."""
         self._machines.pop(session.id, None)
 
     def forget_sessions(self) -> None:
         """The server began anew; the journal stays."""
         self._machines, self._stored, self.notes = {}, {}, {}
+
+    def close(self) -> None:
+        """Let another process use the identity."""
+        self._file.close()
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -99,14 +127,3 @@ class Secrets:
             yield
         finally:
             self.seconds += time.perf_counter() - start
-
-    def _load(self) -> Messages:
-        if not self.path.exists():
-            return {}
-        try:
-            return {name: array.tobytes() for name, array in load_file(self.path).items()}
-        except (OSError, SafetensorError) as error:
-            raise DataError(
-                f"{self.path}: the client's journal cannot be read ({error}); without it nothing may be "
-                "unmasked: start a new run with a new identity"
-            ) from error

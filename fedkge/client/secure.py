@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from fedkge.agreement import plan_of, union_session, weights_digest
 from fedkge.client.holdings import Holding, labels_of
 from fedkge.client.keyring import Keyring
 from fedkge.client.participant import Participant
+from fedkge.client.policy import Policy
 from fedkge.client.secrets import Secrets
 from fedkge.client.state import StateFiles
 from fedkge.crypto import UNION_MODES, Plan, Session, SharedTable, UnionClient
@@ -28,11 +29,17 @@ from fedkge.errors import DataError, MessageError, RefusedError, TamperError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
+from fedkge.storage import staged
 
 __all__ = ["SecureParticipant"]
 
 Words = NDArray[np.uint32]
 Messages = Mapping[str, bytes]
+Commit = Callable[[], object]  # writes what a step changed
+
+
+def _nothing() -> None:
+    """A step that changes no file but the journal."""
 
 
 class SecureParticipant(Participant):
@@ -48,12 +55,15 @@ class SecureParticipant(Participant):
         run: str,
         keys: Path | None,
         simulated: bool = False,
+        policy: Policy | None = None,
     ) -> None:
         self.run = run
         self.keys = keys
         self.tables: dict[str, SharedTable] = {}
         self._unions: dict[str, UnionClient] = {}
-        super().__init__(client, graph, experiment, files, every_round, simulated)
+        super().__init__(client, graph, experiment, files, every_round, simulated, policy)
+        if keys is not None and self.strategy.shared:
+            _ = self.secrets  # what its operator does not accept is refused before anything is asked
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -61,8 +71,14 @@ class SecureParticipant(Participant):
             raise DataError(
                 "the node needs 'keys' in its node config: the folder with its identity.key and roster.txt"
             )
-        keyring = Keyring.load(self.keys, self.client)
-        return Secrets(self.files.folder / "secrets.safetensors", keyring, self.client, self.every_round)
+        self.policy.check_sums(self.experiment.privacy, Keyring.load(self.keys, self.client).roster)
+        return Secrets(
+            self.keys, self.client, self.run, self.policy, durable=self.every_round, synced=self.files.durable
+        )
+
+    def close(self) -> None:
+        if "secrets" in vars(self):
+            self.secrets.close()
 
     @property
     def plan(self) -> Plan:
@@ -81,17 +97,18 @@ class SecureParticipant(Participant):
                 "set it to false on all sides to agree"
             )
         requests = self._of_tables(download.protocol)
+        if requests and self.secrets.tables:
+            raise RefusedError(
+                f"run '{self.run}' was trained on the union it began with; to unite anew, begin a new run"
+            )
         if self.secrets.answered(_asked(requests)) is None:  # else the answer was lost on the way
             self.secrets.forget_sessions()
-            if download.metadata["fresh"]:
-                self.tables, self.holdings, self._unions = {}, {}, {}
-            self.files.forget_after(download.round)
-            self.restore(download.round)
+            self._unions = {}
         return Upload(
             download.round,
             self.client,
             metadata={"parameters": self.shapes()},
-            protocol=self._unite(requests),
+            protocol=self._unite(requests, lambda: self.return_to(download.round)),
         )
 
     def assign(self, download: Download) -> Upload:
@@ -105,6 +122,7 @@ class SecureParticipant(Participant):
 
     def advertise(self, download: Download) -> Upload:
         """Learn what the server found out, then open the session it wants to begin."""
+        before = self.tables
         for key, listing in download.protocol.items():
             self._take_listing(key.removeprefix("listing "), listing)
         if download.tables:
@@ -112,7 +130,10 @@ class SecureParticipant(Participant):
         if download.metadata["next"]["purpose"] == "holders":
             self._take_weights()
         session = self._session(download, "next")
-        return self._answer(download, f"advertise {session.id.hex()}", lambda: self._advertise(session))
+        commit = _nothing if self.tables is before else self._save_tables
+        return self._answer(
+            download, f"advertise {session.id.hex()}", lambda: self._advertise(session), commit
+        )
 
     def share(self, download: Download) -> Upload:
         """Deal the shares of a session's keys."""
@@ -126,6 +147,7 @@ class SecureParticipant(Participant):
 
     def count(self, download: Download) -> Upload:
         """One for each row it holds, zero for the others."""
+        self._require_union(counted=False)
         held = []
         for name, table in self.tables.items():
             own = np.zeros(table.num_rows, dtype=np.uint32)
@@ -136,12 +158,14 @@ class SecureParticipant(Participant):
     # Rounds.
 
     def train(self, download: Download) -> Upload:
-        if not self.tables:
+        if not self.strategy.shared:
             return super().train(download)
+        self._require_union()
         if download.round < self.round:
             raise RefusedError(f"round {download.round} is over: this client trained round {self.round}")
         self.advance(download)
-        return self._masked(download, "delta", None)
+        self.secrets.pin(self.plan.session("delta", self.round, 0).context)
+        return self._masked(download, "delta", None, lambda: self.settle(download))
 
     def consent(self, download: Download) -> Upload:
         """Sign over whom the sum goes, where all clients compare what the server shows them."""
@@ -162,29 +186,37 @@ class SecureParticipant(Participant):
             messages = {"reveal": self.secrets.machine(session).unmask(download.protocol["survivors"])}
             if following is not None:
                 messages["shares"] = self.secrets.machine(following).share_keys(download.protocol["keys"])
-            self.secrets.close(session)
+            self.secrets.end_session(session)
             return messages
 
         return self._answer(download, f"unmask {session.id.hex()}", answer)
 
     def evaluate(self, download: Download) -> Upload:
-        upload = super().evaluate(download)
-        if not self.tables:
-            return upload
-        masked = self._masked(download, "valid", _ranking(upload.metadata, "valid"))
-        return replace(masked, metadata=_spent(upload.metadata))
+        if not self.strategy.shared:
+            return super().evaluate(download)
+        self._require_union()
+        self.merge(download.tables)
+        words = _ranking(self.measure("valid"), "valid")
+        masked = self._masked(download, "valid", words, lambda: self.save(download.round))
+        # What private training has cost is said in the open: it follows from public numbers.
+        spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
+        return replace(masked, metadata=spent)
 
     def test(self, download: Download) -> Upload:
-        upload = super().test(download)
-        if not self.tables:
-            return upload
-        metadata = upload.metadata
-        scores = {split: metadata[split] for split in ("valid", "test")}
-        (self.files.folder / "test.json").write_text(json.dumps(scores), encoding="utf-8")
+        if not self.strategy.shared:
+            return super().test(download)
+        self._require_union()
+        metadata = super().test(download).metadata
         digest = np.frombuffer(bytes.fromhex(metadata["digest"]), dtype="<u4")
         words = [_ranking(metadata, "valid"), _ranking(metadata, "test"), digest.astype(np.uint32)]
-        masked = self._masked(download, "test", np.concatenate(words))
-        return replace(masked, metadata=_spent(metadata))
+        masked = self._masked(download, "test", np.concatenate(words), lambda: self._keep_scores(metadata))
+        return replace(masked, metadata={"privacy": metadata["privacy"]} if "privacy" in metadata else {})
+
+    def _keep_scores(self, metadata: Mapping[str, Any]) -> None:
+        """Its own scores are its own to see."""
+        scores = {split: metadata[split] for split in ("valid", "test")}
+        with staged(self.files.folder / "test.json", private=True) as path:
+            path.write_text(json.dumps(scores), encoding="utf-8")
 
     def merge(self, tables: Mapping[str, Table]) -> None:
         for name, table in tables.items():
@@ -195,8 +227,19 @@ class SecureParticipant(Participant):
 
     # The protocols.
 
-    def _unite(self, requests: Messages) -> Messages:
+    def _require_union(self, counted: bool = True) -> None:
+        """Nothing is answered about rows before it is known which ones are shared."""
+        tables = self.tables
+        if set(tables) != set(self.strategy.shared) or any(
+            t.shared is None for t in tables.values() if counted
+        ):
+            raise RefusedError(
+                "nothing is answered before the union and the count of holders that it needs; join first"
+            )
+
+    def _unite(self, requests: Messages, commit: Commit = _nothing) -> Messages:
         if not requests:
+            commit()
             return {}
         known = self.secrets.answered(_asked(requests))
         if known is not None:
@@ -208,6 +251,7 @@ class SecureParticipant(Participant):
                 union = self._union(name)
                 replies[key] = union.answer(request)
                 self.secrets.notes[name] = union.export_secrets()
+        commit()
         return self.secrets.settle(_asked(requests), replies)
 
     def _of_tables(self, requests: Messages) -> Messages:
@@ -217,6 +261,8 @@ class SecureParticipant(Participant):
         }
 
     def _union(self, name: str) -> UnionClient:
+        if name not in self.strategy.shared or name not in self.model.tables:
+            raise MessageError(f"a union of '{name}', which is no table that {self._name} shares")
         if name not in self._unions:
             labels = labels_of(self.model, self.graph, name)
             roster = self.secrets.keyring.roster
@@ -231,7 +277,8 @@ class SecureParticipant(Participant):
     def _take_listing(self, name: str, listing: bytes) -> None:
         with self.secrets.timed():
             union = self._union(name).finish(listing)
-        if name in self.tables and self.tables[name].digest != union.digest:
+        self.policy.check_table(name, union.num_rows)
+        if self.secrets.tables and name in self.tables and self.tables[name].digest != union.digest:
             raise TamperError(f"the server shows another list of the {name} table than before")
         self._take_rows(name, union.rows, union.num_rows, union.digest)
 
@@ -243,29 +290,35 @@ class SecureParticipant(Participant):
                 self._take_rows(name, rows, len(rows), weights_digest(*self._start[name].shape))
 
     def _take_rows(self, name: str, rows: NDArray[np.int64], num_rows: int, digest: bytes) -> None:
-        if name in self.tables:  # asked again
+        if name in self.tables and self.tables[name].digest == digest:  # asked again
             return
-        table = SharedTable(num_rows, self._start[name].shape[1], digest)
-        self.tables = dict(sorted({**self.tables, name: table}.items()))
+        # A union that was begun anew, before anything was trained, is counted anew.
+        tables = {other: replace(table, shared=None) for other, table in self.tables.items()}
+        tables[name] = SharedTable(num_rows, self._start[name].shape[1], digest)
+        self.tables = dict(sorted(tables.items()))
         self.holdings[name] = Holding.of(rows, None)
-        self._save_tables()
 
     def _take_shared(self, shared: Mapping[str, NDArray[np.int32]]) -> None:
         """Which rows enough clients hold; settled once, before anything is trained."""
+        self._require_union(counted=False)
         for name, table in self.tables.items():
-            if table.shared is not None and not np.array_equal(table.shared, shared[name]):
+            ids = shared.get(name, np.full(1, -1))
+            if table.shared is not None and not np.array_equal(table.shared, ids):
                 raise TamperError(f"the server changes which {name} rows are shared")
+            if len(ids) and (ids[0] < 0 or ids[-1] >= table.num_rows or (np.diff(ids) <= 0).any()):
+                raise MessageError(f"the shared {name} rows are not numbers of rows, ascending")
         self.tables = dict(self.plan.with_shared(shared).tables)
         self.holdings = {
             name: Holding.of(holding.rows, shared[name]) for name, holding in self.holdings.items()
         }
         self.reference = {name: self._initial(name) for name in self.holdings}
         self.secrets.notes, self._unions = {}, {}  # the union is over
-        self._save_tables()
 
     def _session(self, download: Download, which: str) -> Session:
         """The session that the server names: this round's or the next one's, over this client's own plan."""
-        named = download.metadata[which]
+        named = download.metadata.get(which)
+        if named is None:
+            raise MessageError(f"no '{which}' is named; do both sides run the same version?")
         round = named["round"]
         if round is not None and round not in (download.round, download.round + 1):
             raise RefusedError(f"a sum of round {round} is named in round {download.round}")
@@ -274,11 +327,19 @@ class SecureParticipant(Participant):
     def _advertise(self, session: Session) -> Messages:
         return {"advert": self.secrets.machine(session).advertise()}
 
-    def _masked(self, download: Download, purpose: str, words: Words | None) -> Upload:
+    def _masked(
+        self, download: Download, purpose: str, words: Words | None, commit: Commit = _nothing
+    ) -> Upload:
         """The vector under its masks, with the keys for the next session."""
         session = self._session(download, "sum")
         if session.purpose != purpose:
             raise MessageError(f"a sum '{session.purpose}' is named where '{purpose}' is expected")
+        if session.round not in (None, download.round) or (
+            purpose == "delta" and session.round != self.round
+        ):
+            raise RefusedError(
+                f"a sum of round {session.round} is named, and this client is in round {self.round}"
+            )
         following = self._session(download, "next") if download.metadata.get("next") else None
 
         def answer() -> Messages:
@@ -289,14 +350,27 @@ class SecureParticipant(Participant):
                 masked = machine.mask(delivery, words)
             return {"masked": masked, **(self._advertise(following) if following else {})}
 
-        return self._answer(download, f"mask {session.id.hex()}", answer)
+        return self._answer(download, f"mask {session.id.hex()}", answer, commit)
 
-    def _answer(self, download: Download, question: str, answer: Any) -> Upload:
-        """Answer each question once; asked again, say the same."""
+    def _answer(
+        self,
+        download: Download,
+        question: str,
+        answer: Callable[[], Messages],
+        commit: Commit = _nothing,
+    ) -> Upload:
+        """Answer each question once; asked again, say the same.
+
+        What is refused changes nothing: `commit` writes the state only when there is an answer, and the
+        journal follows, so that a process which dies between the two gives the same answer again.
+        """
         messages = self.secrets.answered(question)
         if messages is None:
             with self.secrets.timed():
-                messages = self.secrets.settle(question, answer())
+                answered = answer()
+            commit()
+            with self.secrets.timed():
+                messages = self.secrets.settle(question, answered)
         return Upload(download.round, self.client, protocol=messages)
 
     def _write_delta(self, words: Words) -> None:
@@ -347,11 +421,6 @@ class SecureParticipant(Participant):
 def _asked(requests: Messages) -> str:
     """A name for these requests of a union."""
     return f"union {hashlib.sha256(b''.join(requests.values())).hexdigest()}"
-
-
-def _spent(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What private training has cost is said in the open: it follows from public numbers."""
-    return {"privacy": metadata["privacy"]} if "privacy" in metadata else {}
 
 
 def _ranking(metadata: Mapping[str, Any], split: str) -> Words:

@@ -38,10 +38,11 @@ _GROUPS = ("weights", "optimizer", "reference", "sent", "memory")
 
 
 class StateFiles:
-    """The states of one client of one run, by round."""
+    """The states of one client of one run, by round; `durable` ones outlive a power cut."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, durable: bool = False) -> None:
         self.folder = folder
+        self.durable = durable
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -50,7 +51,7 @@ class StateFiles:
         arrays = dict(state.tables)
         for group in _GROUPS:
             arrays |= {f"{group}/{key}": array for key, array in getattr(state, group).items()}
-        with staged(self._path(state.round), private=True) as path:
+        with staged(self._path(state.round), private=True, durable=self.durable) as path:
             save_file(arrays, path, metadata)
 
     def load(self, round: int) -> ClientState:
@@ -71,7 +72,7 @@ class StateFiles:
 
     def save_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Something that stays the same for the whole run."""
-        with staged(self.folder / f"{name}.safetensors") as path:
+        with staged(self.folder / f"{name}.safetensors", private=True, durable=self.durable) as path:
             save_file(dict(arrays), path)
 
     def load_arrays(self, name: str) -> dict[str, NDArray[Any]]:

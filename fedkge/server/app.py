@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from fedkge.agreement import run_name
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.server.loop import Federation
@@ -34,7 +35,8 @@ def main(grid: Grid, context: Context) -> None:
     experiment = Experiment.from_json(str(config["experiment"]))
     folder, resume = Path(str(config["folder"])), bool(config.get("resume", False))
     stored = folder / "experiment.toml"
-    command = f"fedkge flower-config {stored} --folder {folder} --resume, then flwr run with what it wrote"
+    run = run_name(experiment, config)
+    command = f"fedkge flower-config {stored} --folder {folder} --run {run} --resume"
     if resume:
         _check_stored(stored, experiment)
     elif stored.exists():
@@ -44,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
         stored.write_text(experiment.to_toml(), encoding="utf-8")
         if roster := str(config.get("roster", "")):
             shutil.copyfile(roster, folder / "roster.txt")
-    serve(grid, experiment, folder, resume=resume, resume_command=command)
+    serve(grid, experiment, folder, resume=resume, run=run, resume_command=command)
 
 
 def _check_stored(path: Path, experiment: Experiment) -> None:
@@ -78,13 +80,14 @@ def serve(
     folder: Path,
     observer: Observer | None = None,
     resume: bool = False,
+    run: str = "",
     resume_command: str | None = None,
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder, resume_command)
     strategy = check_strategy(experiment)
     _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
-    federation = Federation(experiment, records, observer)
+    federation = Federation(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
     if outcome.labels:

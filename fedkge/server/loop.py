@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedkge.agreement import run_name
 from fedkge.errors import DropoutError, FederationError
 from fedkge.exchange import Table
 from fedkge.experiment import Experiment
@@ -72,8 +73,11 @@ class Outcome:
 class Federation:
     """One run. Tables hold offsets from initial rows, which the server need not know."""
 
-    def __init__(self, experiment: Experiment, records: Records, observer: Observer | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, records: Records, observer: Observer | None = None, run: str = ""
+    ) -> None:
         self.experiment = experiment
+        self.run = run or run_name(experiment, {})
         self.settings = experiment.federation
         self.records = records
         self.observer = observer
@@ -95,6 +99,8 @@ class Federation:
         self.sums = self._build_sums(grid)
         self.sums.restore(arrays or {})
         self.tables = dict(self.sums.join(num_clients, self.state.round, self.tables))
+        if self.sums.arrays() and not arrays:  # clients settle on the union with their first step
+            self.checkpoint()
         self.transcript.settle_union(self.sums.holders)
         joined = time.perf_counter()
         while not self.finished:
@@ -223,8 +229,7 @@ class Federation:
     def _build_sums(self, grid: Grid) -> Sums:
         messenger = Messenger(grid, self.settings, self.ledger, self.records, self.transcript)
         if self.strategy.shared and self.experiment.privacy.secure_aggregation:
-            run = str(grid.run.run_id)
-            return SecureSums(self.experiment, self.strategy, messenger, self.records, run)
+            return SecureSums(self.experiment, self.strategy, messenger, self.records, self.run)
         return OpenSums(self.experiment, self.strategy, messenger)
 
     def _participants(self, round: int) -> Sequence[int]:

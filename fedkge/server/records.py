@@ -55,9 +55,9 @@ class Records:
         lengths = {name: self._path(name).stat().st_size for name in _REPEATED}
         with storage_errors(self.folder):
             tables = f"tables-{metadata['round']}.safetensors"
-            with staged(self.folder / "checkpoint" / tables) as path:
+            with staged(self.folder / "checkpoint" / tables, durable=True) as path:
                 save_file(dict(arrays), path)
-            with staged(self.folder / "checkpoint" / "server.json") as path:
+            with staged(self.folder / "checkpoint" / "server.json", durable=True) as path:
                 path.write_text(
                     json.dumps({**metadata, "tables": tables, "lengths": lengths}), encoding="utf-8"
                 )
@@ -85,7 +85,7 @@ class Records:
         """How often this run was begun or resumed, this time included."""
         path = self.folder / "checkpoint" / "starts"
         count = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
-        with staged(path) as partial:
+        with staged(path, durable=True) as partial:
             partial.write_text(f"{count}\n", encoding="utf-8")
         return count
 

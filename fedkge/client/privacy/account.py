@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 def kept_secret(path: Path) -> bytes:
     """32 bytes from the operating system, drawn once and kept for the run."""
     if not path.exists():
-        with staged(path, private=True) as partial:
+        with staged(path, private=True, durable=True) as partial:
             partial.write_bytes(os.urandom(SECRET_BYTES))
     secret = path.read_bytes()
     if len(secret) != SECRET_BYTES:
@@ -248,7 +248,7 @@ class PrivacyAccount:
             }
             for charge in self.charges
         ]
-        with staged(self.path, private=True) as path:
+        with staged(self.path, private=True, durable=True) as path:
             path.write_text(json.dumps(content), encoding="utf-8")
 
     def _load(self) -> tuple[Charge, ...]:

@@ -9,12 +9,9 @@ import typer
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Make a client's identity for secure aggregation.")
-
-
-@app.callback()
-def _group() -> None:
-    """Without this, typer takes the only command for the whole group."""
+app = typer.Typer(
+    no_args_is_help=True, help="A client's identity for secure aggregation, and what it may take part in."
+)
 
 
 @app.command("new")
@@ -25,3 +22,15 @@ def new_identity(
     from fedkge.client.keyring import create_identity  # takes a while to import
 
     print(create_identity(folder).hex())
+
+
+@app.command("allow")
+def allow(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The client's own, with its identity.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.")],
+) -> None:
+    """Consent to one more run: sums of two runs over the same data can be subtracted from each other."""
+    from fedkge.client.keyring import allow_run  # takes a while to import
+
+    allow_run(folder, run)
+    print(f"{folder} may take part in {run}")

@@ -116,6 +116,9 @@ def write_flower_config(
     roster: Annotated[
         Path | None, typer.Option(help="The clients' public keys, for secure aggregation.")
     ] = None,
+    run: Annotated[
+        str, typer.Option(help="What all clients call the run (default: after the experiment).")
+    ] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that was begun in the folder.")
     ] = False,
@@ -126,8 +129,12 @@ def write_flower_config(
     experiment = _read(file, sets, None, None)
     if roster is not None:
         _check_roster(roster, experiment.data.clients)
+    from fedkge.agreement import run_name  # takes a while to import
+
+    name = run_name(experiment, {"run": run})
     with storage_errors(out.parent):
         lines = [
+            f"run = {json.dumps(name)}",
             f"experiment = {json.dumps(experiment.to_json())}",
             f"folder = {json.dumps(str(folder.resolve()))}",
             *([f"roster = {json.dumps(str(roster.resolve()))}"] if roster else []),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fedkge.agreement import run_name
 from fedkge.client.keyring import ROSTER, create_identity
 from fedkge.crypto import Roster
 from fedkge.datasets import (
@@ -91,6 +93,8 @@ def lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for client, graph in enumerate(split.clients):
             write_graph(RunFolder(folder).data(client), graph)
+        run = {"run": f"{run_name(experiment, {})}-{secrets.token_hex(8)}"}
+        (folder / "run.json").write_text(json.dumps(run) + "\n", encoding="utf-8")
         (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
         (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
         if is_secure(experiment):
@@ -120,6 +124,7 @@ def node_configs(
             "num-partitions": experiment.data.clients,
             "data": str(RunFolder(folder).data(client)),
             "state": str(folder / "clients"),
+            "run": RunFolder(folder).run_name,
             "simulated": True,
             **({"keys": str(_keys(folder, client))} if is_secure(experiment) else {}),
             **({"tampering": str(tampering[client].resolve())} if client in tampering else {}),

@@ -104,14 +104,15 @@ def _serve(
     tampering: Mapping[int, Path] | None = None,
 ) -> RunResult:
     folder = folder.resolve()
-    run_id = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:7], "little")
-    states = folder / "clients" / f"run-{run_id}"
+    name = RunFolder(folder).run_name
+    run_id = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "little")
+    states = folder / "clients" / f"run-{name}"
     nodes = node_configs(folder, experiment, tampering or {})
     with (
         tracked(track, experiment, folder, observer) as watch,
         open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
     ):
-        summary = serve(grid, experiment, folder, watch, resumed)
+        summary = serve(grid, experiment, folder, watch, resumed, name)
         watch.end(summary)
     if is_secure(experiment):
         summary["utility"]["per_client"] = _scores_of_clients(states, experiment.data.clients)

@@ -55,6 +55,14 @@ class RunFolder:
             )
         return cls(folder)
 
+    @property
+    def run_name(self) -> str:
+        """What its clients call the run: the folder may be moved, and the name stays."""
+        name = _json(self.path / "run.json").text("run")
+        if not name:
+            raise DataError(f"{self.path / 'run.json'}: no name of a run; {_REMEDY}")
+        return name
+
     # Settings and results.
 
     @property
