@@ -232,7 +232,7 @@ def parse(words: list[str]) -> click.Context:
     while isinstance(command, click.Group):
         assert rest[0] in command.commands, f"no command {rest[0]}"
         command = command.commands[rest.pop(0)]
-    context = command.make_context(command.name, rest)
+    context = command.make_context(command.name, rest, resilient_parsing=not rest)  # a name alone is a name
     Experiment().override(context.params.get("sets") or ())
     return context
 

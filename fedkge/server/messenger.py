@@ -77,7 +77,7 @@ class Messenger:
                 return dict(sorted(answers.items()))
         raise FederationError(
             f"{len(answers)} of {num_clients} clients joined; the reasons are in "
-            f"{self.records.folder / 'failures.csv'} ({self.last_failure})"
+            f"{self.records.folder / 'failures.csv'} ({self.last_failure}). {self.records.remedy}"
         )
 
     def ask(
@@ -213,7 +213,7 @@ class Messenger:
         if len(nodes) < num_clients:
             raise FederationError(
                 f"{len(nodes)} of {num_clients} nodes appeared within federation.timeout = "
-                f"{self.settings.timeout:g} s; start the others, or lower data.clients"
+                f"{self.settings.timeout:g} s; start the others. {self.records.remedy}"
             )
         return nodes
 
