@@ -1,0 +1,1 @@
+"""Attackers that must fail: each speaks with the honest ClientApp, as a server or a client could."""
