@@ -44,14 +44,14 @@ from tests.documents import (
 
 BIN = Path(sys.executable).parent
 
-# Too long for a test, or in need of downloads or other machines. Another test runs SuperLink and SuperNodes.
+# Too long for a test, or in need of downloads or other machines. Another test runs a SuperLink and nodes.
 PARSED_ONLY = (
     r"make ",
     r"fedkge compare .*--out result$|fedkge attack result/|python docs/draw_result\.py",
     r"fedkge data audit DDB14",
     r"fedkge reproduce (?!--list)",
     r"fedkge .*--ray-address|ray start ",
-    r"flower-superlink |flower-supernode |flwr run |mkdir -p ~|printf .*~/\.flwr",
+    r"flower-superlink |flwr (run|supernode) |fedkge node |mkdir -p ~|printf .*~/\.flwr",
 )
 REDIRECTIONS = {">", ">>"}
 LONGEST_EXAMPLE = 29  # lines
@@ -232,7 +232,7 @@ def parse(words: list[str]) -> click.Context:
     while isinstance(command, click.Group):
         assert rest[0] in command.commands, f"no command {rest[0]}"
         command = command.commands[rest.pop(0)]
-    context = command.make_context(command.name, rest)
+    context = command.make_context(command.name, rest, resilient_parsing=not rest)  # a name alone is a name
     Experiment().override(context.params.get("sets") or ())
     return context
 
@@ -277,6 +277,14 @@ def test_every_command_exists_with_its_options(name: str) -> None:
             check(command)
         except click.UsageError as error:
             pytest.fail(f"{name}: {command}\n{error.format_message()}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flower_sends_no_telemetry_from_what_we_print(name: str) -> None:
+    for block in blocks_of(ROOT / name):
+        programs = [words_of(command)[0] for command in block.commands]
+        if any(program.startswith(("flwr", "flower-")) for program in programs):
+            assert block.commands[0] == "export FLWR_TELEMETRY_ENABLED=0", block.text
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:

@@ -16,7 +16,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import fedkge
 from fedkge.errors import DataError, RefusedError, SettingError
 from fedkge.storage import staged, storage_errors
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "run_task", "start"]
 
 _OUR_APP = "fedkge/fedkge"  # publisher and name, as pyproject.toml tells them Flower
+_VERSION = str(sys.modules["fedkge"].__version__)  # by its name: the package itself knows all rooms
 _TASK = "flwr-clientapp"
 _REFUSED = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
 _QUIET = {
@@ -112,9 +112,9 @@ def run_task(program: str) -> None:
         del fab_hash
         if program != _TASK or fab_id != _OUR_APP:
             raise RefusedError(f"this node runs {_OUR_APP} alone, and no {program} of {fab_id}")
-        if fab_version != fedkge.__version__:
+        if fab_version != _VERSION:
             raise RefusedError(
-                f"the run is one of fedkge {fab_version}, and this node has {fedkge.__version__}; install "
+                f"the run is one of fedkge {fab_version}, and this node has {_VERSION}; install "
                 "the same version on all sides"
             )
         from fedkge.client.app import app

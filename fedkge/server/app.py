@@ -35,7 +35,8 @@ def main(grid: Grid, context: Context) -> None:
     experiment = Experiment.from_json(str(config["experiment"]))
     folder, resume = Path(str(config["folder"])), bool(config.get("resume", False))
     stored = folder / "experiment.toml"
-    command = f"fedkge flower-config {stored} --folder {folder} --resume, then flwr run with what it wrote"
+    run = run_name(experiment, config)
+    command = f"fedkge flower-config {stored} --folder {folder} --run {run} --resume"
     if resume:
         _check_stored(stored, experiment)
     elif stored.exists():
@@ -45,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
         stored.write_text(experiment.to_toml(), encoding="utf-8")
         if roster := str(config.get("roster", "")):
             shutil.copyfile(roster, folder / "roster.txt")
-    serve(grid, experiment, folder, resume=resume, resume_command=command, run=run_name(experiment, config))
+    serve(grid, experiment, folder, resume=resume, run=run, resume_command=command)
 
 
 def _check_stored(path: Path, experiment: Experiment) -> None:
@@ -79,8 +80,8 @@ def serve(
     folder: Path,
     observer: Observer | None = None,
     resume: bool = False,
-    resume_command: str | None = None,
     run: str = "",
+    resume_command: str | None = None,
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder, resume_command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -78,7 +79,7 @@ class Messenger:
                 return dict(sorted(answers.items()))
         raise FederationError(
             f"{len(answers)} of {num_clients} clients joined; the reasons are in "
-            f"{self.records.folder / 'failures.csv'} ({self.last_failure})"
+            f"{self.records.folder / 'failures.csv'} ({self.last_failure}). {self.records.remedy}"
         )
 
     def ask(
@@ -123,7 +124,7 @@ class Messenger:
         """What the clients at these nodes say, by node; who each is, it says itself."""
         raw, round = encode(hello, self.settings.precision), hello.round
         messages = {node: _message(raw, b"", node, "query.join", round) for node in nodes}
-        replies, failures = self._exchange(messages, dict.fromkeys(nodes), round)
+        replies, failures = self._exchange(messages, round, known=False)
         entries = []
         for reply in replies.values():
             client = reply.upload.client
@@ -154,7 +155,7 @@ class Messenger:
             client: _message(raw, own[client], self.node_of[client], kind, round)
             for client, raw in payloads.items()
         }
-        replies, failures = self._exchange(messages, {client: client for client in downloads}, round)
+        replies, failures = self._exchange(messages, round)
         self.failed = failures
         entries = [
             Entry(round, phase, client, "down", len(raw) + len(own[client]))
@@ -167,25 +168,28 @@ class Messenger:
         return {client: reply.upload for client, reply in replies.items()}
 
     def _exchange(
-        self, messages: Mapping[int, Message], clients: Mapping[int, int | None], round: int
+        self, messages: Mapping[int, Message], round: int, known: bool = True
     ) -> tuple[dict[int, Reply], dict[int, str]]:
-        """What came back for each message, and why nothing did; `clients` are who must have sent it."""
+        """What came back for each message, and why nothing did; by client, or by node until all are known."""
         replies: dict[int, Reply] = {}
         failures = dict.fromkeys(messages, "no answer in time")
-        for reply in self._carry(list(messages.values())):
-            # Not by sender: where a node is away, the SuperLink itself answers.
-            key = next((k for k in failures if _answers(reply, messages[k])), None)
-            if key is None or key in replies:
-                continue
-            try:
-                replies[key] = _read(reply, messages[key], clients[key], round)
-            except MessageError as error:
-                failures[key] = str(error)
+        with self._flower_errors():
+            for reply in self.grid.send_and_receive(list(messages.values()), timeout=self.settings.timeout):
+                # Not by sender: where a node is away, the SuperLink itself answers.
+                key = next((k for k in messages if _answers(reply, messages[k])), None)
+                if key is None or key in replies:
+                    continue
+                try:
+                    replies[key] = _read(reply, messages[key], key if known else None, round)
+                except MessageError as error:
+                    failures[key] = str(error)
         return replies, {key: why for key, why in failures.items() if key not in replies}
 
-    def _carry(self, messages: list[Message]) -> Iterator[Message]:
+    @contextmanager
+    def _flower_errors(self) -> Iterator[None]:
+        """Whatever Flower raises means that nothing can be carried any more."""
         try:
-            yield from self.grid.send_and_receive(messages, timeout=self.settings.timeout)
+            yield
         except FedkgeError:
             raise
         except Exception as error:
@@ -215,15 +219,16 @@ class Messenger:
         if len(nodes) < num_clients:
             raise FederationError(
                 f"{len(nodes)} of {num_clients} nodes appeared within federation.timeout = "
-                f"{self.settings.timeout:g} s; start the others, or lower data.clients"
+                f"{self.settings.timeout:g} s; start the others. {self.records.remedy}"
             )
         return nodes
 
     def _wait_until(self, enough: Callable[[set[int]], bool]) -> set[int]:
         """The nodes that are there, once they are enough or federation.timeout is over."""
         deadline = time.monotonic() + self.settings.timeout
-        while not enough(nodes := set(self.grid.get_node_ids())) and time.monotonic() < deadline:
-            time.sleep(_ARRIVAL_POLL)
+        with self._flower_errors():
+            while not enough(nodes := set(self.grid.get_node_ids())) and time.monotonic() < deadline:
+                time.sleep(_ARRIVAL_POLL)
         return nodes
 
 

@@ -95,8 +95,8 @@ class OpenSums(Sums):
         replies = self.messenger.ask(messages, "evaluate.test", "test", round)
         if len(replies) < len(messages):
             raise FederationError(
-                f"{len(messages) - len(replies)} clients did not answer the final test (see failures.csv); "
-                "resume the run to test again"
+                f"{len(messages) - len(replies)} clients did not answer the final test (see failures.csv). "
+                f"{self.messenger.records.remedy}"
             )
         digests = {client: str(upload.metadata["digest"]) for client, upload in sorted(replies.items())}
         test = _scores("test", replies)

@@ -192,7 +192,8 @@ class SecureSums(Sums):
             total = self.sessions.sum(Sum("test", round), clients, ask, "evaluate.test", "test")
         except DropoutError as error:
             raise FederationError(
-                f"the final test needs every client ({error}; see failures.csv); resume the run to test again"
+                f"the final test needs every client ({error}; see failures.csv). "
+                f"{self.messenger.records.remedy}"
             ) from error
         half = RANKING.num_words
         digest = total.words[2 * half :].astype("<u4")

@@ -116,12 +116,12 @@ def write_flower_config(
     roster: Annotated[
         Path | None, typer.Option(help="The clients' public keys, for secure aggregation.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that was begun in the folder.")
-    ] = False,
     run: Annotated[
         str, typer.Option(help="What all clients call the run (default: after the experiment).")
     ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that was begun in the folder.")
+    ] = False,
     file: File = None,
     sets: Sets = None,
 ) -> None:
@@ -141,7 +141,7 @@ def write_flower_config(
             *(["resume = true"] if resume else []),
         ]
         out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"written to {out}; run it with: flwr run . --run-config {out} --stream")
+    print(f"written to {out}; run it with: FLWR_TELEMETRY_ENABLED=0 flwr run . --run-config {out} --stream")
 
 
 def _check_roster(path: Path, num_clients: int) -> None:
