@@ -15,6 +15,7 @@ from fedkge.attacks.recorded_run import KINDS, RecordedRun
 from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, Source, View
 from fedkge.crypto import FixedPoint
 from fedkge.crypto.aggregation import masked_words
+from fedkge.datasets.labels import is_local
 from fedkge.errors import InputError, SettingError
 from fedkge.exchange import Table, Upload
 from fedkge.experiment import Experiment
@@ -160,7 +161,8 @@ class Coalition:
         if union is not None:
             return union.names
         if self.run.experiment.privacy.union == "plain":
-            return sorted({label for c in range(self.run.num_clients) for label in self.run.labels(c, kind)})
+            held = (label for c in range(self.run.num_clients) for label in self.run.labels(c, kind))
+            return sorted({label for label in held if not is_local(label)})
         return ()
 
     @cached_property
@@ -189,7 +191,8 @@ class Coalition:
             names = np.full(len(self.run.recording.holders[kind]), UNKNOWN, dtype=np.int64)
             readable = self.server and self.run.experiment.privacy.union == "plain"
             for client in range(self.run.num_clients) if readable else self.colluders:
-                names[self.run.state(client)[f"rows.{kind}"]] = self._names_of(client, kind)
+                rows = self.run.state(client)[f"rows.{kind}"]
+                names[rows[rows >= 0]] = self._names_of(client, kind)[rows >= 0]
             row_names[kind] = names
         return row_names
 

@@ -71,7 +71,7 @@ class StateFiles:
 
     def save_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Something that stays the same for the whole run."""
-        with staged(self.folder / f"{name}.safetensors") as path:
+        with staged(self.folder / f"{name}.safetensors", private=True) as path:
             save_file(dict(arrays), path)
 
     def load_arrays(self, name: str) -> dict[str, NDArray[Any]]:
