@@ -226,6 +226,7 @@ class SecureSums(Sums):
             len(self.roster),
             self.fewest,
             self.options.consistency,
+            self.options.rows_from_seed,
         )
 
 
