@@ -45,7 +45,7 @@ def test_patients_of_three_hospitals_are_not_twelve(hospitals: Path, tmp_path: P
     assert len(everybody.train) == 3 * PATIENTS * 3
 
 
-@pytest.mark.parametrize("changes", [PLAIN, [], ["privacy.union=oprf"]])
+@pytest.mark.parametrize("changes", [PLAIN, [], ["privacy.union=oprf", "privacy.query_budget=64"]])
 def test_blank_nodes_stay_at_home(changes: list[str], hospitals: Path, tmp_path: Path) -> None:
     settings = [f"data.dataset={hospitals}", "federation.strategy=FedE", "adversary.record=last"]
     runs.run(Experiment().override([*TINY, *settings, *changes]), tmp_path / "run")

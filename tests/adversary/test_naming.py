@@ -110,7 +110,8 @@ def test_deployed_clients_start_alike_from_what_the_server_has_not(
 
     monkeypatch.setattr(runs, "node_configs", deployed)
     monkeypatch.setattr(SecureParticipant, "_take_shared", taking)
-    experiment = Experiment().override([*TINY, "federation.strategy=FedE", f"privacy.union={mode}"])
+    union = [f"privacy.union={mode}", "privacy.query_budget=256"]
+    experiment = Experiment().override([*TINY, "federation.strategy=FedE", *union])
     runs.run(experiment, tmp_path / "run")
     assert len(starts) == 3
     common = set.intersection(*(set(rows) for rows in starts))
