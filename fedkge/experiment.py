@@ -288,6 +288,11 @@ class PrivacySettings(Settings):
     query_budget: int = Field(
         default=4096, ge=1, description="names per client and table that a helper of the `oprf` union answers"
     )
+    rows_from_seed: bool = Field(
+        default=False,
+        description="initial rows of shared tables from the public seed, as published code does; to measure "
+        "what that leaks",
+    )
     dp: DPSettings = DPSettings(mode="off")
 
     def quorum(self, clients: int) -> int:

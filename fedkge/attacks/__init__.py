@@ -24,6 +24,7 @@ ATTACKS: Registry[type[Attack]] = Registry(
     {
         "reconstruction": "fedkge.attacks.reconstruction.variants:Reconstruction",
         "procrustes": "fedkge.attacks.reconstruction.variants:Procrustes",
+        "naming": "fedkge.attacks.naming.seeded_rows:Naming",
         "membership": "fedkge.attacks.membership.federated.in_federation:Membership",
     },
 )

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fedkge.attacks.collusion import hand_over
 from fedkge.attacks.initial_rows import initial_rows, moved
 from fedkge.attacks.recorded_run import KINDS, RecordedRun
-from fedkge.attacks.view import UNKNOWN, Handover, Rows, Snapshot, Source, View
+from fedkge.attacks.view import UNKNOWN, Handover, Movement, Rows, Snapshot, Source, View
 from fedkge.crypto import FixedPoint
 from fedkge.crypto.aggregation import masked_words
+from fedkge.datasets.labels import is_local
 from fedkge.errors import InputError, SettingError
 from fedkge.exchange import Table, Upload
 from fedkge.experiment import Experiment
@@ -22,6 +23,7 @@ from fedkge.seeding import draw
 
 __all__ = ["Coalition", "check_adversary", "views_of"]
 
+_FIRST_ROUNDS = 3  # whose steps the server's view keeps by row number
 _LEAK = 7  # tells the draw of leaked pairs from the other draws of a seed
 
 Names = NDArray[np.int64]
@@ -160,7 +162,8 @@ class Coalition:
         if union is not None:
             return union.names
         if self.run.experiment.privacy.union == "plain":
-            return sorted({label for c in range(self.run.num_clients) for label in self.run.labels(c, kind)})
+            held = (label for c in range(self.run.num_clients) for label in self.run.labels(c, kind))
+            return sorted({label for label in held if not is_local(label)})
         return ()
 
     @cached_property
@@ -189,7 +192,8 @@ class Coalition:
             names = np.full(len(self.run.recording.holders[kind]), UNKNOWN, dtype=np.int64)
             readable = self.server and self.run.experiment.privacy.union == "plain"
             for client in range(self.run.num_clients) if readable else self.colluders:
-                names[self.run.state(client)[f"rows.{kind}"]] = self._names_of(client, kind)
+                rows = self.run.state(client)[f"rows.{kind}"]
+                names[rows[rows >= 0]] = self._names_of(client, kind)[rows >= 0]
             row_names[kind] = names
         return row_names
 
@@ -257,6 +261,19 @@ class Coalition:
             holders[kind] = known
         return holders
 
+    def _movement(self) -> Mapping[str, Movement]:
+        """What the server saw of the shared rows, whose initial rows it need not know."""
+        rounds, movement = self.run.recording.rounds[:_FIRST_ROUNDS], {}
+        for kind in self.run.shared if self.server else ():
+            steps: list[NDArray[np.float32]] = []
+            for round in rounds:
+                after = self.run.recording.tables(round)[kind]
+                before = self.run.recording.before(round)[kind].rows if steps else np.float32(0)
+                steps.append(after.rows - before)
+            names = self._row_names[kind][after.ids]
+            movement[kind] = Movement(after.ids.astype(np.int64), names, np.stack(steps), tuple(rounds))
+        return movement
+
     def _handed(self) -> tuple[Handover, ...]:
         handed = []
         for client in self.colluders:
@@ -295,6 +312,8 @@ class Coalition:
             if self.server
             else {},
             sums_only,
+            self.run.experiment.seed,
+            self._movement(),
         )
 
 

@@ -64,7 +64,10 @@ class RecordedRun:
     @cached_property
     def truth(self) -> Truth:
         folders = (self.folder / "data" / f"client-{number}" for number in range(self.num_clients))
-        return Truth(tuple(map(load_graph, folders)))
+        states = [load_file(path) for path in map(self._state, range(self.num_clients)) if path.is_file()]
+        complete = len(states) == self.num_clients
+        rows = {kind: tuple(state[f"rows.{kind}"] for state in states) for kind in self.shared if complete}
+        return Truth(tuple(map(load_graph, folders)), rows)
 
     @property
     def num_clients(self) -> int:
@@ -82,13 +85,16 @@ class RecordedRun:
 
     def state(self, client: int) -> Mapping[str, NDArray[np.float32]]:
         """A client's tables (labels, width) at the end, and `rows.<table>` (labels,): their shared rows."""
-        path = self.folder / "transcript" / "clients" / f"client-{client}.safetensors"
+        path = self._state(client)
         if not path.is_file():
             raise InputError(
                 f"{path}: the run ended before its clients' states were kept; resume or run again"
             )
         absent = {kind: np.zeros((len(self.labels(client, kind)), 0), np.float32) for kind in KINDS}
         return absent | load_file(path)
+
+    def _state(self, client: int) -> Path:
+        return self.folder / "transcript" / "clients" / f"client-{client}.safetensors"
 
     def labels(self, client: int, kind: str) -> tuple[str, ...]:
         graph = self.truth.clients[client]

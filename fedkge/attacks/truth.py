@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.view import UNKNOWN
 from fedkge.datasets import KnowledgeGraph
+from fedkge.datasets.labels import is_local
 
 __all__ = ["Truth"]
 
@@ -22,6 +23,25 @@ class Truth:
     """The clients' graphs under one numbering of all their labels."""
 
     clients: tuple[KnowledgeGraph, ...]
+    rows: Mapping[str, tuple[Ids, ...]] = field(
+        default_factory=dict
+    )  # table -> client -> (labels,) shared rows
+
+    def common_labels(self, table: str) -> list[str]:
+        """Every label of a table that some client holds and all could, sorted."""
+        return sorted(
+            {label for graph in self.clients for label in graph.labels[table] if not is_local(label)}
+        )
+
+    def shared_labels(self, table: str) -> Mapping[int, str]:
+        """The label behind each shared row, by its number."""
+        pairs = zip(self.clients, self.rows[table], strict=True)
+        return {
+            int(row): label
+            for graph, rows in pairs
+            for row, label in zip(rows, graph.labels[table], strict=True)
+            if row >= 0
+        }
 
     @cached_property
     def entity_ids(self) -> Mapping[str, int]:

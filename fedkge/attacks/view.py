@@ -23,7 +23,7 @@ from fedkge.errors import DataError
 from fedkge.experiment import ModelSettings
 from fedkge.storage import staged
 
-__all__ = ["UNKNOWN", "Handover", "Rows", "Snapshot", "Source", "View"]
+__all__ = ["UNKNOWN", "Handover", "Movement", "Rows", "Snapshot", "Source", "View"]
 
 UNKNOWN = -1  # the name of a row that nobody has named
 
@@ -84,6 +84,16 @@ class Handover:
 
 
 @dataclass(frozen=True, eq=False)
+class Movement:
+    """How the shared rows of a table moved in the first recorded rounds, as a server sees it: by number."""
+
+    ids: Names  # (n,) the numbers of the shared rows
+    names: Names  # (n,) indices of the view's labels of this kind, or UNKNOWN
+    steps: NDArray[np.float32]  # (rounds, n, w) over all clients; the first counts from the initial rows
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     """All that one adversary knows: what the protocol brought it, and what a stated grant gave it.
 
@@ -104,6 +114,8 @@ class View:
     holders: Mapping[str, Names] = field(default_factory=dict)  # table -> (labels,) clients behind each
     union: Mapping[str, int] = field(default_factory=dict)  # table -> rows in all, named or not
     sums_only: bool = False  # whether the server saw sums over clients in place of uploads
+    seed: int = 0  # of the run, which all parties know
+    movement: Mapping[str, Movement] = field(default_factory=dict)  # table -> what a server saw of its rows
 
     @property
     def last(self) -> Snapshot:
@@ -152,6 +164,9 @@ class View:
                 arrays[f"presence.{table}.{client}"] = names
         for table, counts in self.holders.items():
             arrays[f"holders.{table}"] = counts
+        for table, movement in self.movement.items():
+            for part in _MOVEMENT:
+                arrays[f"movement.{table}.{part}"] = np.ascontiguousarray(getattr(movement, part))
         metadata = {name: getattr(self, name) for name in _METADATA} | {
             "model": self.model.model_dump(),
             "rounds": [shot.round for shot in self.rounds],
@@ -192,6 +207,7 @@ class View:
             handed=tuple(handed),
             presence=presence,
             holders={k.removeprefix("holders."): a for k, a in arrays.items() if k.startswith("holders.")},
+            movement=_movements(arrays),
             **metadata,
         )
 
@@ -218,7 +234,19 @@ _METADATA = (
     "leak_ratio",
     "union",
     "sums_only",
+    "seed",
 )
+_MOVEMENT = ("ids", "names", "steps", "rounds")
+
+
+def _movements(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Movement]:
+    movements = {}
+    for table in (
+        key.split(".")[1] for key in arrays if key.startswith("movement.") and key.endswith(".ids")
+    ):
+        ids, names, steps, rounds = (arrays[f"movement.{table}.{part}"] for part in _MOVEMENT)
+        movements[table] = Movement(ids, names, steps, tuple(rounds.tolist()))
+    return movements
 
 
 def _snapshot(round: int, rows: Mapping[str, Rows]) -> Snapshot:

@@ -1,7 +1,13 @@
-"""Which parameters of a model are shared, as rows; which of them this client holds; where rows come from."""
+"""Which parameters of a model are shared, as rows; which of them this client holds; where rows come from.
+
+A shared row starts from a secret that clients have in common and from its label: holders start alike, and the
+server cannot tell a label by its row. Rows that are not shared start from the client's own secret, and
+so do those of local labels, which stay at home.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -10,17 +16,27 @@ from numpy.typing import NDArray
 
 from fedkge.client.models import Model, build_model
 from fedkge.client.models.initial import seed_key
+from fedkge.crypto.keys import KEY_SIZE, derive_key
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.experiment import ModelSettings
+from fedkge.datasets.labels import common_rows
+from fedkge.experiment import ModelSettings, PrivacySettings
 
-__all__ = ["Holding", "build_from", "labels_of", "row_key", "triples_behind"]
+__all__ = [
+    "Holding",
+    "RowSource",
+    "build_from",
+    "common_labels",
+    "labels_of",
+    "simulated_source",
+    "triples_behind",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Holding:
     """Which rows of a shared parameter this client has."""
 
-    rows: NDArray[np.int64]  # shared row of each own row
+    rows: NDArray[np.int64]  # shared row of each own row; −1 for those of local labels
     local: NDArray[np.int64]  # the own rows that are shared
     places: NDArray[np.int64]  # where each of them stands among the shared rows
 
@@ -35,8 +51,9 @@ class Holding:
 
     @classmethod
     def of_all(cls, rows: NDArray[np.int64]) -> Holding:
-        """All rows are shared, as in the open."""
-        return cls(rows, np.arange(len(rows)), rows)
+        """All rows are shared but those of local labels, as in the open."""
+        local = np.flatnonzero(rows >= 0)
+        return cls(rows, local, rows[local])
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -59,18 +76,63 @@ def triples_behind(model: Model, graph: KnowledgeGraph, name: str) -> NDArray[np
     return np.maximum(counts, 1).astype(np.float32)  # a row that only held-out triples name still counts
 
 
+@dataclass(frozen=True)
+class RowSource:
+    """What the initial values of a shared parameter come from: a key, and labels or what stands for them."""
+
+    key: bytes
+    names: tuple[str, ...] | None = None  # of the common labels, in their order; None: the labels themselves
+
+    @classmethod
+    def of_seed(cls, seed: int, name: str) -> RowSource:
+        """Anybody who knows a label knows its row."""
+        return cls(seed_key(seed, name))
+
+    @classmethod
+    def of_secret(cls, secret: bytes, per_label: bool) -> RowSource:
+        """What a union gave: one key, or a secret for each label."""
+        if not per_label:
+            return cls(secret)
+        names = (secret[start : start + KEY_SIZE].hex() for start in range(0, len(secret), KEY_SIZE))
+        return cls(b"", tuple(names))
+
+
+def simulated_source(privacy: PrivacySettings, seed: int, name: str) -> RowSource:
+    """What clients of a simulation have in common: where a deployment has a secret, one from the seed.
+
+    No view of the server alone may use it, and with `rows_from_seed` or labels in the clear it is no secret.
+    """
+    if not privacy.secure_aggregation or privacy.union == "plain" or privacy.rows_from_seed:
+        return RowSource.of_seed(seed, name)
+    group = derive_key(str(seed).encode(), b"fedkge simulated group key")
+    return RowSource(derive_key(group, b"fedkge rows" + name.encode()))
+
+
+def common_labels(model: Model, graph: KnowledgeGraph, name: str) -> list[str]:
+    """The labels of a table that are names for every client, in the order of their rows."""
+    labels = labels_of(model, graph, name)
+    return [labels[row] for row in common_rows(labels)]
+
+
 def build_from(
-    settings: ModelSettings, graph: KnowledgeGraph, shared: tuple[str, ...], seed: int, secret: bytes
+    settings: ModelSettings, graph: KnowledgeGraph, shared: Mapping[str, RowSource], secret: bytes
 ) -> Model:
     """A model whose shared parameters start alike at all clients, and whose others start from a secret."""
-    return build_model(settings, graph, lambda name: row_key(name, seed, None if name in shared else secret))
 
+    def own_key(name: str) -> bytes:
+        return blake2b(f"own rows/{name}".encode(), digest_size=32, key=secret).digest()
 
-def row_key(name: str, seed: int, secret: bytes | None = None) -> bytes:
-    """The key that the initial values of a parameter come from, together with the labels of its rows.
-
-    Without a secret it follows from the run's seed, alike for all clients: for shared parameters.
-    """
-    if secret is None:
-        return seed_key(seed, name)
-    return blake2b(f"own rows/{name}".encode(), digest_size=32, key=secret).digest()
+    keys = {name: source.key for name, source in shared.items() if source.names is None}
+    model = build_model(settings, graph, lambda name: keys.get(name) or own_key(name))
+    for name, source in shared.items():
+        if name not in model.tables:
+            continue
+        labels = labels_of(model, graph, name)
+        common = common_rows(labels)
+        if source.names is not None:
+            model.tables[name][common] = model.initial_table(name, source.names, settings, source.key)
+        elif len(common) < len(labels):
+            home = np.setdiff1d(np.arange(len(labels)), common)
+            own = [labels[row] for row in home]
+            model.tables[name][home] = model.initial_table(name, own, settings, own_key(name))
+    return model

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.holdings import Holding, build_from, labels_of, triples_behind
+from fedkge.client.holdings import (
+    Holding,
+    RowSource,
+    build_from,
+    common_labels,
+    labels_of,
+    triples_behind,
+)
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models import Model
 from fedkge.client.policy import Policy
@@ -26,6 +33,7 @@ from fedkge.client.training.evaluate import evaluate, per_triple
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.labels import common_rows
 from fedkge.errors import MessageError, RefusedError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
@@ -60,6 +68,7 @@ class Participant:
         self.graph = graph
         self.experiment = experiment
         self.files = files
+        self.simulated = simulated
         self.every_round = every_round  # whether the process may vanish between two messages
         self.strategy = build_strategy(experiment.federation)
         self.secret = self._secret("rows.secret", simulated)  # where rows that are not shared start
@@ -83,7 +92,7 @@ class Participant:
         self._agree(download.metadata)
         self.return_to(download.round)
         labels = {
-            name: list(labels_of(self.model, self.graph, name))
+            name: common_labels(self.model, self.graph, name)
             for name in self.strategy.shared
             if name in self.model.tables
         }
@@ -95,11 +104,9 @@ class Participant:
     def assign(self, download: Download) -> Upload:
         """Learn which shared rows its labels have."""
         for name, table in download.tables.items():
-            if name not in self.strategy.shared or len(table) != len(self._start[name]):
-                raise MessageError(
-                    f"{len(table)} rows of '{name}' are assigned, which {self._name} does not share so"
-                )
-            self.holdings[name] = Holding.of_all(table.ids.astype(np.int64))
+            if name not in self.strategy.shared:
+                raise MessageError(f"rows of '{name}' are assigned, which {self._name} does not share")
+            self.holdings[name] = Holding.of_all(self._own_rows(name, table.ids.astype(np.int64)))
             self.reference.setdefault(name, self._initial(name))
         self.files.save_arrays("holdings", {f"{name}.rows": h.rows for name, h in self.holdings.items()})
         return self.upload(download.round)
@@ -141,8 +148,10 @@ class Participant:
 
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
-        model, seed = self.experiment.model, self.experiment.seed
-        self.model = build_from(model, self.public, self.strategy.shared, seed, self.secret)
+        model = self.experiment.model
+        sources = {name: self.row_source(name) for name in self.strategy.shared}
+        known = {name: source for name, source in sources.items() if source is not None}
+        self.model = build_from(model, self.public, known, self.secret)
         parameters = self.model.rows
         check_shared(self._name, self.strategy.shared, model.name, parameters)
         self._start = {name: parameters[name].copy() for name in self.strategy.shared}
@@ -232,6 +241,25 @@ class Participant:
             found[name] = ["table", width] if name in self.model.tables else ["weights", width, rows]
         return found
 
+    def row_source(self, name: str) -> RowSource | None:
+        """What the initial rows of a shared parameter come from; None: it is not known yet."""
+        return RowSource.of_seed(self.experiment.seed, name)
+
+    def _common(self, name: str) -> NDArray[np.int64]:
+        """(k,) the own rows of a shared parameter that others may have too."""
+        if name not in self.model.tables:
+            return np.arange(len(self._start[name]))
+        return common_rows(labels_of(self.model, self.graph, name))
+
+    def _own_rows(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) the shared row of each own row, from those of the rows that others may have too; −1: none."""
+        common = self._common(name)
+        if len(rows) != len(common):
+            raise MessageError(f"{len(rows)} rows of '{name}' are assigned, and {len(common)} were named")
+        own_rows = np.full(len(self._start[name]), -1, dtype=np.int64)
+        own_rows[common] = rows
+        return own_rows
+
     def _initial(self, name: str) -> Floats:
         """The shared rows before any training: a common key and the labels alone decide them."""
         return self._start[name][self.holdings[name].local]
@@ -240,7 +268,7 @@ class Participant:
         """How many triples stand behind each row, in the order of its labels."""
         found = {}
         for name in self.strategy.shared:
-            counts = triples_behind(self.model, self.graph, name)
+            counts = triples_behind(self.model, self.graph, name)[self._common(name)]
             blank = np.empty((len(counts), 0), dtype=np.float32)
             found[name] = Table(np.arange(len(counts), dtype=np.int32), blank, weights=counts)
         return found

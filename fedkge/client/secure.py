@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.agreement import Acted, plan_of, union_session, weights_digest
-from fedkge.client.holdings import Holding, labels_of
+from fedkge.client.holdings import Holding, RowSource, common_labels, simulated_source
 from fedkge.client.keyring import Keyring
 from fedkge.client.participant import Participant
 from fedkge.client.policy import Policy
@@ -62,6 +62,7 @@ class SecureParticipant(Participant):
         self.run = run
         self.keys = keys
         self.tables: dict[str, SharedTable] = {}
+        self.row_secrets: dict[str, bytes] = {}  # what initial rows come from, as the union gave it
         self._unions: dict[str, UnionClient] = {}
         self.client, self.experiment, self.files, self.every_round = client, experiment, files, every_round
         self.policy = policy or Policy()
@@ -155,7 +156,8 @@ class SecureParticipant(Participant):
         held = []
         for name, table in self.tables.items():
             own = np.zeros(table.num_rows, dtype=np.uint32)
-            own[self.holdings[name].rows] = 1
+            rows = self.holdings[name].rows
+            own[rows[rows >= 0]] = 1
             held.append(own)
         return self._masked(download, "holders", np.concatenate(held))
 
@@ -291,7 +293,7 @@ class SecureParticipant(Participant):
         if name not in self.strategy.shared or name not in self.model.tables:
             raise MessageError(f"a union of '{name}', which is no table that {self._name} shares")
         if name not in self._unions:
-            labels = labels_of(self.model, self.graph, name)
+            labels = common_labels(self.model, self.graph, name)
             roster = self.secrets.keyring.roster
             session = union_session(roster, self.run, name, self.experiment.privacy)
             kind, _ = UNION_MODES[self.experiment.privacy.union]
@@ -303,20 +305,42 @@ class SecureParticipant(Participant):
 
     def _take_listing(self, name: str, listing: bytes) -> None:
         with self.secrets.timed():
-            union = self._union(name).finish(listing)
-        self.policy.check_table(name, union.num_rows)
-        if self.secrets.tables and name in self.tables and self.tables[name].digest != union.digest:
+            union = self._union(name)
+            listed = union.finish(listing)
+        self.policy.check_table(name, listed.num_rows)
+        if self.secrets.tables and name in self.tables and self.tables[name].digest != listed.digest:
             raise TamperError(f"the server shows another list of the {name} table than before")
-        self._take_rows(name, union.rows, union.num_rows, union.digest)
+        rows = self._own_rows(name, listed.rows)
+        self._take_rows(name, rows, listed.num_rows, listed.digest, union.row_secret(name))
 
     def _take_weights(self) -> None:
         """Weights belong to the model, so that every client holds every row of them."""
         for name in self.strategy.shared:
             if name not in self.model.tables:
                 rows = np.arange(len(self._start[name]))
-                self._take_rows(name, rows, len(rows), weights_digest(*self._start[name].shape))
+                keyed = not self._is_oblivious and bool(self._unions)
+                secret = self._unions[min(self._unions)].row_secret(name) if keyed else b""
+                self._take_rows(name, rows, len(rows), weights_digest(*self._start[name].shape), secret)
 
-    def _take_rows(self, name: str, rows: NDArray[np.int64], num_rows: int, digest: bytes) -> None:
+    @property
+    def _is_oblivious(self) -> bool:
+        return self.experiment.privacy.union == "oprf"
+
+    def row_source(self, name: str) -> RowSource | None:
+        """From what only clients have, as soon as the union gives it; not so where the server reads labels.
+
+        Weights have no labels that a row could tell: without a group key they start from the seed.
+        """
+        privacy, seed = self.experiment.privacy, self.experiment.seed
+        if self.simulated or privacy.union == "plain" or privacy.rows_from_seed:
+            return simulated_source(privacy, seed, name)
+        if name in self.row_secrets:
+            return RowSource.of_secret(self.row_secrets[name], self._is_oblivious)
+        return RowSource.of_seed(seed, name) if name in self.tables else None
+
+    def _take_rows(
+        self, name: str, rows: NDArray[np.int64], num_rows: int, digest: bytes, secret: bytes
+    ) -> None:
         if name in self.tables and self.tables[name].digest == digest:  # asked again
             return
         # A union that was begun anew, before anything was trained, is counted anew.
@@ -324,6 +348,9 @@ class SecureParticipant(Participant):
         tables[name] = SharedTable(num_rows, self._start[name].shape[1], digest)
         self.tables = dict(sorted(tables.items()))
         self.holdings[name] = Holding.of(rows, None)
+        if secret and not self.simulated:
+            self.row_secrets = {**self.row_secrets, name: secret}
+            self.restore(self.round)  # nothing is trained yet: the rows start from what the union gave
 
     def _take_shared(self, named: Mapping[str, Table]) -> None:
         """Which rows enough clients hold; settled once, before anything is trained."""
@@ -484,9 +511,13 @@ class SecureParticipant(Participant):
             if table.shared is not None:
                 arrays[f"{name}.shared"] = np.ascontiguousarray(table.shared)
                 arrays[f"{name}.holders"] = np.ascontiguousarray(table.holders)
+        secrets = {name: np.frombuffer(kept, dtype=np.uint8) for name, kept in self.row_secrets.items()}
+        self.files.save_arrays("rows", secrets)
         self.files.save_arrays("holdings", arrays)
 
     def _load_holdings(self) -> None:
+        secrets = self.files.load_arrays("rows")
+        self.row_secrets = {name: secret.tobytes() for name, secret in secrets.items()}
         arrays = self.files.load_arrays("holdings")
         for name in sorted(key.removesuffix(".shape") for key in arrays if key.endswith(".shape")):
             num_rows, width = map(int, arrays[f"{name}.shape"])

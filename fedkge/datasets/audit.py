@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.graph import SPLITS
+from fedkge.datasets.labels import is_local
 from fedkge.datasets.split import Split
 from fedkge.datasets.triple_keys import Keys, distinct, triple_keys
 
@@ -83,6 +84,8 @@ class Audit:
     triples: int
     distinct: int
     unassigned: int
+    merged_labels: int  # labels that were another spelling (Unicode) of one that is here
+    local_labels: int  # labels of one client that mean nothing to others: blank nodes
     clients: tuple[ClientCounts, ...]
     test: Leakage
     valid: Leakage
@@ -172,6 +175,8 @@ def audit(split: Split) -> Audit:
         triples=len(everything),
         distinct=len(distinct(_keys(split, everything))),
         unassigned=split.unassigned,
+        merged_labels=split.merged_labels,
+        local_labels=sum(map(is_local, (*split.entity_labels, *split.relation_labels))),
         clients=tuple(_counts(split, client, keys) for client in range(split.num_clients)),
         test=_leakage(split, parts, keys, "test", pairs),
         valid=_leakage(split, parts, keys, "valid", pairs),

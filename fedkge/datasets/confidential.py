@@ -10,6 +10,7 @@ import numpy as np
 
 from fedkge.datasets.formats.container import members, read_text
 from fedkge.datasets.graph import SPLITS, BoolArray, KnowledgeGraph
+from fedkge.datasets.labels import respelt
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError, SettingError, UnknownNameError
 from fedkge.seeding import draw
@@ -90,7 +91,8 @@ def _drawn(count: int, share: float, rng: np.random.Generator) -> BoolArray:
 
 
 def _predicates(value: str, known: Sequence[str]) -> frozenset[str]:
-    labels = frozenset(_listed(Path(value[1:])) if value.startswith("@") else value.split("|"))
+    listed = _listed(Path(value[1:])) if value.startswith("@") else value.split("|")
+    labels = frozenset(map(respelt, listed))
     for label in sorted(labels - set(known)):
         raise UnknownNameError("predicate", label, known)
     return labels

@@ -47,6 +47,7 @@ class KnowledgeGraph:
     test: IntArray
     confidential: Mapping[str, BoolArray] = field(default_factory=dict)  # split -> (n,); absent: none is
     features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # "entity" -> (entities, w)
+    merged_labels: int = 0  # how many labels were another spelling (Unicode) of one that is here
 
     def __post_init__(self) -> None:
         for split in SPLITS:

@@ -16,6 +16,7 @@ from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFi
 from fedkge.datasets.formats.container import ARCHIVES, Member, members
 from fedkge.datasets.formats.text import read_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
+from fedkge.datasets.labels import normalised, respelt
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
 from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
@@ -36,9 +37,21 @@ def load(
 ) -> KnowledgeGraph | Split:
     """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`."""
     loaded = _load(str(source), Layout(columns, header))
-    if isinstance(loaded, KnowledgeGraph):
-        require_train(loaded, str(source))
-    return loaded
+    if isinstance(loaded, Split):
+        return _normalised_split(loaded)
+    require_train(loaded, str(source))
+    return normalised(loaded)
+
+
+def _normalised_split(split: Split) -> Split:
+    clients = tuple(map(normalised, split.clients))
+    return replace(
+        split,
+        clients=clients,
+        entity_labels=tuple(dict.fromkeys(map(respelt, split.entity_labels))),
+        relation_labels=tuple(dict.fromkeys(map(respelt, split.relation_labels))),
+        merged_labels=sum(graph.merged_labels for graph in clients),
+    )
 
 
 def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
+from fedkge.datasets.labels import is_local, owned_labels
 
 __all__ = ["Split", "by_appearance"]
 
@@ -26,10 +27,33 @@ class Split:
     partition: str
     seed: int | None = None
     unassigned: int = 0  # triples of the source that no client holds
+    merged_labels: int = 0  # labels that were another spelling of one that is here
 
     def __post_init__(self) -> None:
+        if len(self.clients) > 1 and any(
+            is_local(label) for graph in self.clients for labels in graph.labels.values() for label in labels
+        ):
+            self._tell_local_labels_apart()
         for graph in self.clients:
             require_train(graph, self.name if graph.name == self.name else f"{self.name}, {graph.name}")
+
+    def _tell_local_labels_apart(self) -> None:
+        """Two clients' blank nodes are two things, also for whoever sees all clients."""
+        clients = tuple(
+            replace(
+                graph,
+                entity_labels=owned_labels(graph.entity_labels, number),
+                relation_labels=owned_labels(graph.relation_labels, number),
+            )
+            for number, graph in enumerate(self.clients)
+        )
+        object.__setattr__(self, "clients", clients)
+        for kind in ("entity_labels", "relation_labels"):
+            held = dict.fromkeys(
+                label for graph in clients for label in getattr(graph, kind) if is_local(label)
+            )
+            labels = [label for label in getattr(self, kind) if not is_local(label) or label in held]
+            object.__setattr__(self, kind, tuple(dict.fromkeys([*labels, *held])))
 
     @classmethod
     def of(
@@ -38,12 +62,16 @@ class Split:
         """A split numbered by the order in which labels appear, client by client."""
         entities = dict.fromkeys(label for graph in clients for label in graph.entity_labels)
         relations = dict.fromkeys(label for graph in clients for label in graph.relation_labels)
-        return cls(name, tuple(clients), tuple(entities), tuple(relations), partition, seed)
+        merged = sum(graph.merged_labels for graph in clients)
+        return cls(
+            name, tuple(clients), tuple(entities), tuple(relations), partition, seed, merged_labels=merged
+        )
 
     @classmethod
     def single(cls, graph: KnowledgeGraph) -> Split:
         """A whole graph as the split with one client."""
-        return cls(graph.name, (graph,), graph.entity_labels, graph.relation_labels, partition="none")
+        labels = graph.entity_labels, graph.relation_labels
+        return cls(graph.name, (graph,), *labels, partition="none", merged_labels=graph.merged_labels)
 
     @property
     def num_clients(self) -> int:

@@ -68,6 +68,7 @@ class Privacy:
         covers: Mapping[str, float],
         colluders: int,
         rounds_held_back: int,
+        rows_from_seed: bool = False,
     ) -> Privacy:
         """Sums over the roster; who holds what depends on the mode of the union."""
         return cls(
@@ -81,6 +82,7 @@ class Privacy:
                     f"identifiers: {_IDENTIFIERS[mode].format(count, name)}"
                     for name, count in num_rows.items()
                 ),
+                f"initial rows: {_FROM_SEED if rows_from_seed else _INITIAL[mode]}",
                 f"who holds what: {_HOLDERS[mode]}",
                 *(f"counts: how many clients hold each row of the {name} table" for name in num_rows),
                 *(
@@ -129,6 +131,17 @@ _IDENTIFIERS = {
     "private": "{} pseudonyms of the {} table, under a key that only the clients have",
     "oprf": "{} pseudonyms of the {} table, which no client can compute alone",
 }
+_SIMULATED = " (a simulation derives it from the seed, and keeps it out of what the server has)"
+_INITIAL = {
+    "plain": "all of them, which follow from the seed and the labels",
+    "hashed": f"none; they come from a key that only the clients have{_SIMULATED}",
+    "private": f"none; they come from a key that only the clients have{_SIMULATED}",
+    "oprf": f"none; each comes from a secret of its label, which costs a query{_SIMULATED}",
+}
+_FROM_SEED = (
+    "those of every label that it can guess, since privacy.rows_from_seed derives them from the public seed: "
+    "the attack 'naming' finds the labels"
+)
 _HOLDERS = {
     "plain": "which client holds which label",
     "hashed": "which client holds which pseudonym",

@@ -132,7 +132,7 @@ name = "inline"
 workers = 2
 """
 RAY = "engine.name=ray"
-SECURE = "privacy={secure_aggregation = true, min_holders = 1}"
+SECURE = "privacy={secure_aggregation = true, min_holders = 1, rows_from_seed = true}"
 FEDPROX = "federation.strategy=FedProx"
 HALF_STEP = "model.name=HalfStep"
 

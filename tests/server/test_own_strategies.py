@@ -25,7 +25,7 @@ from fedkge.strategy import STRATEGIES, ClientRound, Rows, Strategy, Term, check
 from tests.simulations.conftest import PLAIN, SMALLEST, TINY
 from tests.simulations.mishaps import Crash, crash_in
 
-SECURE = ["privacy.min_holders=1"]  # every row is shared, as in the open
+SECURE = ["privacy.min_holders=1", "privacy.rows_from_seed=true"]  # shared and started as in the open
 
 
 class Momentum(FedE):

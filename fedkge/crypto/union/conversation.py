@@ -156,6 +156,15 @@ class UnionClient(ABC):
     def finish(self, listing: bytes) -> UnionRows:
         """This client's rows in the union."""
 
+    def row_secret(self, name: str) -> bytes:
+        """What the initial rows of a shared parameter come from, where only clients have it.
+
+        A key for all labels, 32 bytes; of oblivious pseudonyms, 32 bytes for each identifier; in the clear
+        there is none.
+        """
+        del name
+        return b""
+
     def export_key(self) -> bytes:
         """The key that later generations need: for the client's own file, and never for a message."""
         return self._key

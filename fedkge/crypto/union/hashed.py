@@ -75,6 +75,9 @@ class KeyedUnionClient(UnionClient):
             self._pseudonyms = pseudonyms_under(derive_key(self._key, purpose), self._identifiers)
         return self._pseudonyms
 
+    def row_secret(self, name: str) -> bytes:
+        return derive_key(self._key, b"fedkge rows" + name.encode())
+
     def finish(self, listing: bytes) -> UnionRows:
         union = PseudonymListing.from_bytes(listing, self.session.id)
         return UnionRows(union.rows(self.pseudonyms()), union.num_rows, union.digest)

@@ -101,6 +101,11 @@ class ObliviousUnionClient(PrivateUnionClient):
         self._pseudonyms = self._query.finish(answer)
         return self.advertise(opening)
 
+    def row_secret(self, name: str) -> bytes:
+        """For each identifier; a colluder has those of its own identifiers alone."""
+        del name
+        return self._query.row_secrets
+
     def export_key(self) -> bytes:
         """A helper's secret, without which later generations would have other pseudonyms."""
         return self._helper.secret.to_bytes(POINT_SIZE, "little") if self._helper else b""
@@ -111,12 +116,13 @@ class ObliviousUnionClient(PrivateUnionClient):
     def _secrets(self) -> list[bytes]:
         known = b"" if self._pseudonyms is None else self._pseudonyms.to_wire().tobytes()
         helper = self._helper.export_secrets() if self._helper else b""
-        return [*super()._secrets(), self._query.export_secrets(), helper, known]
+        return [*super()._secrets(), self._query.export_secrets(), helper, known, self._query.row_secrets]
 
     def _restore(self, secrets: list[bytes]) -> None:
-        *private, query, helper, known = secrets
+        *private, query, helper, known, rows = secrets
         super()._restore(private)
         self._query.restore_secrets(query)
+        self._query.row_secrets = rows
         if self._helper:
             self._helper.restore_secrets(helper)
         if known:

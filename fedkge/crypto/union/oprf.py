@@ -122,6 +122,7 @@ class OprfQuery:
         self._index, self._identity = index, identity
         self._names = [normalize(identifier) for identifier in identifiers]
         self._blind = draw_scalar(_entropy)
+        self.row_secrets = b""  # 32 bytes for each name, once they are looked up
 
     def query(self) -> bytes:
         """Hop 0: the blinded points, padded with points of random names.
@@ -142,11 +143,12 @@ class OprfQuery:
         roster = self._session.roster
         points = _read_points(answer, self._session.id, self._index, hop, last, roster, self._budget)
         cleared = multiply_points(pow(self._blind, -1, ORDER), points[: len(self._names)])
-        digests = [
-            hashlib.sha256(b"fedkge pseudonym" + x + name).digest()
-            for x, name in zip(cleared, self._names, strict=True)
-        ]
-        return Pseudonyms.of_digests(b"".join(digests))
+        self.row_secrets = self._digests(b"fedkge row", cleared)  # the server sees the pseudonyms alone
+        return Pseudonyms.of_digests(self._digests(b"fedkge pseudonym", cleared))
+
+    def _digests(self, purpose: bytes, points: Sequence[bytes]) -> bytes:
+        pairs = zip(points, self._names, strict=True)
+        return b"".join(hashlib.sha256(purpose + x + name).digest() for x, name in pairs)
 
     def export_secrets(self) -> bytes:
         """The blind, for the client's own file and never for a message."""

@@ -9,6 +9,7 @@ import pyoxigraph
 from fedkge.datasets.formats.container import Member
 from fedkge.datasets.formats.file_format import Layout, TripleFile
 from fedkge.datasets.graph import LabelledTriples
+from fedkge.datasets.labels import LOCAL, is_local
 from fedkge.errors import DataError
 
 __all__ = ["Rdf"]
@@ -21,7 +22,8 @@ _log = logging.getLogger(__name__)
 class Rdf(TripleFile):
     """The statements between resources; those whose object is a literal are attributes, not links.
 
-    A blank node has no name outside its file: it is numbered as it appears, within its split.
+    A blank node has no name outside its file: it is numbered as it appears, within its split, and its label
+    starts with `_:`, which no other party's label is taken for.
     """
 
     suffixes = tuple(_SYNTAXES)
@@ -53,5 +55,6 @@ def _label(term: object, blank: dict[str, str], scope: str) -> str:
         return blank.setdefault(term.value, f"_:{scope}{len(blank)}")
     if isinstance(term, pyoxigraph.Triple):  # a statement about a statement
         parts = (term.subject, term.predicate, term.object)
-        return f"<<{' '.join(_label(part, blank, scope) for part in parts)}>>"
+        labels = [_label(part, blank, scope) for part in parts]
+        return f"{LOCAL if any(map(is_local, labels)) else ''}<<{' '.join(labels)}>>"
     return str(term)

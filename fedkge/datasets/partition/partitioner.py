@@ -79,7 +79,8 @@ def divided(
     )
     lost = graph.num_triples - len(np.unique(np.concatenate(assignment)))
     name = f"{graph.name}-{len(graphs)}"
-    return Split(name, graphs, graph.entity_labels, graph.relation_labels, spec, seed, unassigned=lost)
+    labels = graph.entity_labels, graph.relation_labels
+    return Split(name, graphs, *labels, spec, seed, lost, graph.merged_labels)
 
 
 def frequency_rule(triples: IntArray, shuffle: Callable[[list[int]], None]) -> tuple[Rows, Rows, Rows]:

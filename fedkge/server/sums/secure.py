@@ -305,6 +305,7 @@ class SecureSums(Sums):
             self._covers(),
             self.options.colluders,
             self.held_back,
+            self.options.rows_from_seed,
         )
 
     def _covers(self) -> dict[str, float]:

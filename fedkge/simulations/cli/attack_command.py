@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attack_recorded_run"]
 
-_HEADLINES = ("ERR", "TRR", "entity recall", "relation recall", "recall", "presence AUC")
+_HEADLINES = ("ERR", "TRR", "entity recall", "relation recall", "recall", "presence AUC", "pseudonyms named")
 
 
 def attack_recorded_run(
@@ -109,7 +109,7 @@ def _show(findings: list[Finding]) -> None:
             finding.adversary,
             finding.view,
             f"{finding.leak_ratio:.0%}",
-            str(finding.target),
+            "all" if finding.target is None else str(finding.target),
         )
         table.add_row(*where, what, value, interval, guess)
     Console(width=None if Console().is_terminal else 200).print(table)

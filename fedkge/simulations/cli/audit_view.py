@@ -48,6 +48,12 @@ def _show_counts(audit: Audit, console: Console) -> None:
     )
     if audit.unassigned:
         console.print(f"{audit.unassigned:,} triples of the source are with no client")
+    if audit.merged_labels:
+        console.print(
+            f"{audit.merged_labels:,} labels were another spelling (Unicode NFC) of one that is here"
+        )
+    if audit.local_labels:
+        console.print(f"{audit.local_labels:,} labels are local to a client (blank nodes) and are not shared")
     for count in ("entities", "relations"):
         mean, deviation = audit.spread(count)
         console.print(f"{count} per client: {mean:.2f}±{deviation:.2f}")

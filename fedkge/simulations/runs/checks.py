@@ -57,6 +57,11 @@ def check_federation(experiment: Experiment, split: Split) -> None:
     check_adversary(experiment)
     check_attacks(experiment.adversary)
     _check_confidential(experiment, split)
+    if experiment.privacy.rows_from_seed and experiment.privacy.union != "plain":
+        _log.warning(
+            "privacy.rows_from_seed: the server can name pseudonyms by their initial rows (measure it with "
+            "'fedkge attack --attack naming'); leave it out unless that is what you want to see"
+        )
 
 
 def _check_parameters(experiment: Experiment, split: Split) -> None:

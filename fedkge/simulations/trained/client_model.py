@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from fedkge.client.models import MODELS, Model
 from fedkge.datasets import KnowledgeGraph
+from fedkge.datasets.labels import respelt
 from fedkge.errors import DataError, InputError
 from fedkge.simulations.runs.run_folder import RunFolder
 
@@ -70,7 +71,7 @@ def load_trained(folder: Path, client: int) -> Trained:
 
 def _place(label: str, labels: Sequence[str], kind: str) -> int:
     try:
-        return labels.index(label)
+        return labels.index(respelt(label))
     except ValueError:
         near = ", ".join(f"'{other}'" for other in _nearest(label, labels))
         raise InputError(f"unknown {kind}: '{label}'; the nearest: {near}") from None

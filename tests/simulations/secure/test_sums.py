@@ -59,7 +59,7 @@ def test_masked_means_agree_with_plain_means_of_the_same_uploads(
 def test_scores_without_secure_aggregation_are_the_same_when_every_row_is_shared(
     secret: Make, tiny: Make, tmp_path: Path
 ) -> None:
-    masked = runs.run(secret("privacy.min_holders=1"), tmp_path / "masked")
+    masked = runs.run(secret("privacy.min_holders=1", "privacy.rows_from_seed=true"), tmp_path / "masked")
     plain = runs.run(tiny(), tmp_path / "plain")
     assert masked.summary["privacy"]["rows_not_shared"] == {"relation": 0}
     assert masked.test() == pytest.approx(plain.test(), abs=1e-6)  # rows differ in their last bits

@@ -1,0 +1,1 @@
+"""Which label a pseudonym stands for."""
