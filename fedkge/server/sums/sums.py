@@ -10,14 +10,31 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.errors import FederationError
+from fedkge.errors import FederationError, MessageError
 from fedkge.exchange import Table, Upload
-from fedkge.metrics import MetricSums
+from fedkge.metrics import SCORES, MetricSums
 from fedkge.server.messenger import Messenger
 from fedkge.server.privacy import Privacy
 from fedkge.strategy import Strategy
 
-__all__ = ["Final", "Scores", "Shape", "Steps", "Sums", "Tables", "Then", "Training", "hello_of", "shapes_of"]
+__all__ = [
+    "Final",
+    "Scores",
+    "Shape",
+    "Steps",
+    "Sums",
+    "Tables",
+    "Then",
+    "Training",
+    "check_number",
+    "check_scores",
+    "hello_of",
+    "shapes_of",
+]
+
+_LARGEST_NUMBER = 1e18  # squares of a million ranks of a hundred thousand entities stay below
+_WIDEST = 2**20
+_MOST_ROWS = 2**31
 
 Then = Literal["train", "evaluate", "test"]  # what the loop will ask for next, so that it can be prepared
 Metadata = Mapping[int, Mapping[str, Any]]  # client -> what it said in the open
@@ -145,7 +162,7 @@ def hello_of(name: str, strategy: Strategy) -> dict[str, Any]:
 
 def shapes_of(uploads: Mapping[int, Upload]) -> dict[str, Shape]:
     """The shared parameters, by name, as all clients describe them alike."""
-    told = {client: upload.metadata["parameters"] for client, upload in sorted(uploads.items())}
+    told = {client: _parameters(upload) for client, upload in sorted(uploads.items())}
     first = next(iter(told))
     for client, parameters in told.items():
         if parameters != told[first]:
@@ -154,3 +171,43 @@ def shapes_of(uploads: Mapping[int, Upload]) -> dict[str, Shape]:
                 "the same model and model.dim?"
             )
     return {name: Shape(*shape) for name, shape in sorted(told[first].items())}
+
+
+def _parameters(upload: Upload) -> Mapping[str, list[Any]]:
+    parameters = upload.metadata.get("parameters")
+    if not isinstance(parameters, dict) or not all(map(_is_shape, parameters.values())):
+        raise FederationError(f"client {upload.client} does not say what it has to share")
+    return parameters
+
+
+def _is_shape(shape: Any) -> bool:
+    match shape:
+        case ["table", int(width)]:
+            return 0 <= width < _WIDEST
+        case ["weights", int(width), int(rows)]:
+            return 0 <= width < _WIDEST and 0 <= rows < _MOST_ROWS
+    return False
+
+
+def check_number(metadata: Mapping[str, Any], key: str, least: float = 0.0) -> None:
+    """Raise unless this is a number that can be added to others."""
+    number = metadata[key]
+    if type(number) not in (int, float) or not least <= number <= _LARGEST_NUMBER:
+        raise MessageError(f"{key} is {number!r:.40}, and no number that can be added up")
+
+
+def check_scores(metadata: Mapping[str, Any], split: str) -> None:
+    """Raise unless these are the sums of a split's scores."""
+    check_number(metadata, f"{split}_seconds")
+    scores = metadata[split]
+    if not isinstance(scores, dict) or set(scores) != {"count", "unseen", "sums", "squares"}:
+        raise MessageError(f"no scores of the split '{split}'")
+    for key in ("count", "unseen"):
+        if type(scores[key]) is not int:
+            raise MessageError(f"{key} is {scores[key]!r:.40}, and no whole number")
+        check_number(scores, key)
+    for part in (scores["sums"], scores["squares"]):
+        if not isinstance(part, dict) or set(part) != set(SCORES):
+            raise MessageError(f"no scores of the split '{split}'")
+        for name in part:
+            check_number(part, name)
