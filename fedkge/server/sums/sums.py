@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = [
     "shapes_of",
 ]
 
+_FIXED = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _LARGEST_NUMBER = 1e18  # squares of a million ranks of a hundred thousand entities stay below
 _WIDEST = 2**20
 _MOST_ROWS = 2**31
@@ -190,10 +192,13 @@ def _is_shape(shape: Any) -> bool:
 
 
 def check_number(metadata: Mapping[str, Any], key: str, least: float = 0.0) -> None:
-    """Raise unless this is a number that can be added to others."""
-    number = metadata[key]
-    if type(number) not in (int, float) or not least <= number <= _LARGEST_NUMBER:
-        raise MessageError(f"{key} is {number!r:.40}, and no number that can be added up")
+    """Raise unless this is a number that can be added to others, or seconds as text of a fixed length."""
+    said = metadata[key]
+    number: float | None = said if type(said) in (int, float) else None
+    if isinstance(said, str) and _FIXED.fullmatch(said):
+        number = float(said)
+    if number is None or not least <= number <= _LARGEST_NUMBER:
+        raise MessageError(f"{key} is {said!r:.40}, and no number that can be added up")
 
 
 def check_scores(metadata: Mapping[str, Any], split: str) -> None:
