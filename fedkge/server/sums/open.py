@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.crypto.union.listing import NameListing
-from fedkge.errors import FederationError, MessageError
+from fedkge.errors import DropoutError, FederationError, MessageError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import MetricSums
@@ -24,6 +24,8 @@ from fedkge.server.sums.sums import (
     Tables,
     Then,
     Training,
+    check_number,
+    check_scores,
     hello_of,
     shapes_of,
 )
@@ -73,7 +75,9 @@ class OpenSums(Sums):
         downloads = {
             client: Download(round, self._news(client, round - 1, tables), metadata) for client in clients
         }
-        replies = self.messenger.ask(downloads, "train", "train", round)
+        replies = self._usable(
+            self.messenger.ask(downloads, "train", "train", round), "train", round, self._check_step
+        )
         uploads = {name: {c: upload.tables[name] for c, upload in replies.items()} for name in tables}
         means = {
             name: mean_step(
@@ -86,13 +90,17 @@ class OpenSums(Sums):
     def scores(self, round: int, tables: Tables, then: Then) -> Scores:
         del then
         downloads = {c: Download(round, self._news(c, round, tables)) for c in self.messenger.clients}
-        replies = self.messenger.ask(downloads, "evaluate", "evaluate", round)
+        replies = self._usable(
+            self.messenger.ask(downloads, "evaluate", "evaluate", round), "evaluate", round, _check_valid
+        )
         self.delivered.update(dict.fromkeys(replies, round))
         return _scores("valid", replies)
 
     def final(self, round: int, best: int) -> Final:
         messages = dict.fromkeys(self.messenger.clients, Download(round, metadata={"best": best}))
-        replies = self.messenger.ask(messages, "evaluate.test", "test", round)
+        replies = self._usable(
+            self.messenger.ask(messages, "evaluate.test", "test", round), "test", round, _check_test
+        )
         if len(replies) < len(messages):
             raise FederationError(
                 f"{len(messages) - len(replies)} clients did not answer the final test (see failures.csv). "
@@ -101,6 +109,32 @@ class OpenSums(Sums):
         digests = {client: str(upload.metadata["digest"]) for client, upload in sorted(replies.items())}
         test = _scores("test", replies)
         return Final(_scores("valid", replies), test, digests, test.said)
+
+    def _usable(
+        self, replies: Mapping[int, Upload], phase: str, round: int, check: Callable[[Upload], None]
+    ) -> dict[int, Upload]:
+        """The replies that say what they should; whoever sent another has dropped out."""
+        usable = {}
+        for client, upload in replies.items():
+            try:
+                check(upload)
+                usable[client] = upload
+            except MessageError as error:
+                self.messenger.blame(client, error, phase, round)
+        if not usable:
+            raise DropoutError("no client sent anything that can be used")
+        return usable
+
+    def _check_step(self, upload: Upload) -> None:
+        for name, shape in self.shapes.items():
+            table, held = upload.tables[name], self.rows[name][upload.client]
+            if table.rows.shape[1] != shape.width or not np.isin(table.ids, held).all():
+                raise MessageError(f"a step of '{name}' rows that it does not hold, or of another width")
+        metadata = upload.metadata
+        if metadata["loss"] is not None:
+            check_number(metadata, "loss", least=-np.inf)
+        for key in ("seconds", "triples", "rss_mb"):
+            check_number(metadata, key)
 
     def privacy(self, clip_rate: float) -> Privacy:
         del clip_rate  # nothing is clipped
@@ -112,7 +146,7 @@ class OpenSums(Sums):
             num_rows = shape.rows
             self.rows[name] = {client: np.arange(num_rows) for client in uploads}
         else:
-            held = {client: upload.metadata["labels"][name] for client, upload in uploads.items()}
+            held = {client: _labels(upload, name) for client, upload in uploads.items()}
             listing = NameListing(()).append(label for labels in held.values() for label in labels)
             num_rows = listing.num_rows
             self.listings[name] = listing
@@ -170,9 +204,30 @@ def mean_step(
 
 def _weights(upload: Upload, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     table = upload.tables.get(name)
-    if table is None or table.weights is None:
+    if table is None or table.weights is None or len(table) != len(rows):
         return np.ones(len(rows))
     return np.maximum(table.weights.astype(np.float64), 1.0)
+
+
+def _labels(upload: Upload, name: str) -> list[str]:
+    labels = upload.metadata["labels"]
+    found = labels.get(name) if isinstance(labels, dict) else None
+    if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
+        raise FederationError(f"client {upload.client} does not say which labels of '{name}' it holds")
+    if len(set(found)) < len(found):
+        raise FederationError(f"client {upload.client} names a label of '{name}' twice")
+    return found
+
+
+def _check_valid(upload: Upload) -> None:
+    check_scores(upload.metadata, "valid")
+
+
+def _check_test(upload: Upload) -> None:
+    check_scores(upload.metadata, "valid")
+    check_scores(upload.metadata, "test")
+    if not isinstance(upload.metadata["digest"], str):
+        raise MessageError("a digest that is no text")
 
 
 def _training(said: Sequence[Mapping[str, Any]], clients: Mapping[int, Upload]) -> Training:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,32 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.errors import FederationError
+from fedkge.errors import FederationError, MessageError
 from fedkge.exchange import Table, Upload
-from fedkge.metrics import MetricSums
+from fedkge.metrics import SCORES, MetricSums
 from fedkge.server.messenger import Messenger
 from fedkge.server.privacy import Privacy
 from fedkge.strategy import Strategy
 
-__all__ = ["Final", "Scores", "Shape", "Steps", "Sums", "Tables", "Then", "Training", "hello_of", "shapes_of"]
+__all__ = [
+    "Final",
+    "Scores",
+    "Shape",
+    "Steps",
+    "Sums",
+    "Tables",
+    "Then",
+    "Training",
+    "check_number",
+    "check_scores",
+    "hello_of",
+    "shapes_of",
+]
+
+_FIXED = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_LARGEST_NUMBER = 1e18  # squares of a million ranks of a hundred thousand entities stay below
+_WIDEST = 2**20
+_MOST_ROWS = 2**31
 
 Then = Literal["train", "evaluate", "test"]  # what the loop will ask for next, so that it can be prepared
 Metadata = Mapping[int, Mapping[str, Any]]  # client -> what it said in the open
@@ -140,7 +159,7 @@ def hello_of(name: str, strategy: Strategy) -> dict[str, Any]:
 
 def shapes_of(uploads: Mapping[int, Upload]) -> dict[str, Shape]:
     """The shared parameters, by name, as all clients describe them alike."""
-    told = {client: upload.metadata["parameters"] for client, upload in sorted(uploads.items())}
+    told = {client: _parameters(upload) for client, upload in sorted(uploads.items())}
     first = next(iter(told))
     for client, parameters in told.items():
         if parameters != told[first]:
@@ -149,3 +168,46 @@ def shapes_of(uploads: Mapping[int, Upload]) -> dict[str, Shape]:
                 "the same model and model.dim?"
             )
     return {name: Shape(*shape) for name, shape in sorted(told[first].items())}
+
+
+def _parameters(upload: Upload) -> Mapping[str, list[Any]]:
+    parameters = upload.metadata.get("parameters")
+    if not isinstance(parameters, dict) or not all(map(_is_shape, parameters.values())):
+        raise FederationError(f"client {upload.client} does not say what it has to share")
+    return parameters
+
+
+def _is_shape(shape: Any) -> bool:
+    match shape:
+        case ["table", int(width)]:
+            return 0 <= width < _WIDEST
+        case ["weights", int(width), int(rows)]:
+            return 0 <= width < _WIDEST and 0 <= rows < _MOST_ROWS
+    return False
+
+
+def check_number(metadata: Mapping[str, Any], key: str, least: float = 0.0) -> None:
+    """Raise unless this is a number that can be added to others, or seconds as text of a fixed length."""
+    said = metadata[key]
+    number: float | None = said if type(said) in (int, float) else None
+    if isinstance(said, str) and _FIXED.fullmatch(said):
+        number = float(said)
+    if number is None or not least <= number <= _LARGEST_NUMBER:
+        raise MessageError(f"{key} is {said!r:.40}, and no number that can be added up")
+
+
+def check_scores(metadata: Mapping[str, Any], split: str) -> None:
+    """Raise unless these are the sums of a split's scores."""
+    check_number(metadata, f"{split}_seconds")
+    scores = metadata[split]
+    if not isinstance(scores, dict) or set(scores) != {"count", "unseen", "sums", "squares"}:
+        raise MessageError(f"no scores of the split '{split}'")
+    for key in ("count", "unseen"):
+        if type(scores[key]) is not int:
+            raise MessageError(f"{key} is {scores[key]!r:.40}, and no whole number")
+        check_number(scores, key)
+    for part in (scores["sums"], scores["squares"]):
+        if not isinstance(part, dict) or set(part) != set(SCORES):
+            raise MessageError(f"no scores of the split '{split}'")
+        for name in part:
+            check_number(part, name)

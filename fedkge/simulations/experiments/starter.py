@@ -155,5 +155,6 @@ _COMMENTS = {
     "privacy.union": "private: the server learns pseudonyms, and not who holds what",
     "privacy.secure_aggregation": "true, among three or more: the server sees sums, never one client's rows",
     "privacy.min_holders": "rows that fewer clients hold stay at home",
+    "privacy.colluders": "clients that may help the server",
     "engine.name": "inline: in this process; ray: several processes, or a cluster",
 }
