@@ -236,6 +236,8 @@ class SecureAggregationClient:
         reader.finish()
         statement = delivery_statement(session.id, self._binding, self._opened)
         for survivor, signature in signatures.items():
+            if survivor == self.index:
+                continue
             try:
                 session.roster.verify(survivor, signature, statement)
             except TamperError:

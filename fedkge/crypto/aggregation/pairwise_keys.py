@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 
 from fedkge.crypto.channels import pair
@@ -31,8 +32,8 @@ def pairwise_mask_key(key: EphemeralKey, session: bytes, mine: int, other: int, 
 
 
 def bound_key(key: bytes, binding: bytes) -> bytes:
-    """The key of the mask that cancels between two clients, if both acted on the same."""
-    return derive_key(key, b"fedkge bound mask" + binding)
+    """The key of the mask that cancels between two clients, if both acted on the same (HKDF-Expand)."""
+    return hmac.digest(key, b"fedkge bound mask" + binding + b"\1", "sha256")
 
 
 def pairwise_sign(mine: int, other: int) -> int:
