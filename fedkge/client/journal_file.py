@@ -40,7 +40,11 @@ class JournalFile:
         self.folder = folder
         self.durable = durable
         self._unlock = weakref.finalize(self, os.close, _lock(folder / IDENTITY))
-        self.entries, self._counter = self._read()
+        try:
+            self.entries, self._counter = self._read()
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def create(cls, folder: Path) -> None:

@@ -75,6 +75,13 @@ class Secrets:
         self._answered = ""
         self._answer: Messages = {}
         self._file = JournalFile(folder, synced)
+        try:
+            self._load(folder, policy)
+        except BaseException:
+            self.close()  # an error may be kept for long, and this with it
+            raise
+
+    def _load(self, folder: Path, policy: Policy) -> None:
         stored = dict(self._file.entries)
         try:
             self.journal = Journal.from_bytes(stored.pop("journal")) if "journal" in stored else Journal()
@@ -83,9 +90,11 @@ class Secrets:
             raise DataError(
                 f"{folder}: this identity's journal cannot be read ({error}); make a new identity"
             ) from error
-        policy.check_run(run, self._runs, allowed_runs(folder))
-        self._others = {name: content for name, content in stored.items() if not name.startswith(f"{run} ")}
-        for name in stored.keys() - self._others.keys():
+        policy.check_run(self.run, self._runs, allowed_runs(folder))
+        self._others = {
+            name: content for name, content in stored.items() if not name.startswith(f"{self.run} ")
+        }
+        for name in (name for name in stored if name not in self._others):
             _, kind, *rest = name.split(" ", 2)
             if kind == "session":
                 self._stored[rest[0]] = stored[name]

@@ -68,7 +68,11 @@ class SecureParticipant(Participant):
         self.policy = policy or Policy()
         if keys is not None and STRATEGIES[experiment.federation.strategy].shared:
             _ = self.secrets  # what its operator does not accept is refused before anything is made
-        super().__init__(client, graph, experiment, files, every_round, simulated, policy)
+        try:
+            super().__init__(client, graph, experiment, files, every_round, simulated, policy)
+        except BaseException:
+            self.close()
+            raise
 
     @cached_property
     def secrets(self) -> Secrets:
