@@ -265,6 +265,10 @@ class Participant:
         """Train a round and choose what travels; asked again about a round that is done, do nothing."""
         if self.round == download.round:
             return
+        if download.round > self.experiment.federation.rounds:
+            raise RefusedError(
+                f"round {download.round} of a run of federation.rounds = {self.experiment.federation.rounds}"
+            )
         self.merge(download.tables)
         self._train(download.round)
         self.sent = {}

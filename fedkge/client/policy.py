@@ -5,6 +5,7 @@ The server asks, and whoever starts a run writes its settings; what this client 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Sequence
@@ -73,7 +74,9 @@ class Policy(Settings):
     delta: float | None = Field(
         default=None, gt=0, lt=1, description="the largest δ; left out: below 1 / confidential triples"
     )
-    roster: str = Field(default="", description="the SHA-256 of roster.txt; left empty: whatever it says")
+    roster: str = Field(
+        default="", description="as `sha256sum roster.txt` prints; left empty: whatever it says"
+    )
     runs: tuple[str, ...] = Field(
         default=(),
         strict=False,
@@ -173,8 +176,8 @@ class Policy(Settings):
             budget = privacy.query_budget
             self._require(budget <= self.query_budget, "query_budget", f"privacy.query_budget = {budget}")
         if self.roster:
-            digest = roster.digest.hex()
-            self._require(digest == self.roster.lower(), "roster", f"a roster of digest {digest}")
+            digest = hashlib.sha256(roster.to_text().encode()).hexdigest()
+            self._require(digest == self.roster.lower(), "roster", f"a roster whose SHA-256 is {digest}")
 
     def check_table(self, name: str, num_rows: int) -> None:
         """Before rows are made for a table."""

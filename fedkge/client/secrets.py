@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedkge.client.journal_file import JournalFile
@@ -17,11 +18,39 @@ from fedkge.client.policy import Policy
 from fedkge.crypto import Journal, SecureAggregationClient, Session
 from fedkge.errors import DataError, MessageError, RefusedError
 
-__all__ = ["Secrets"]
+__all__ = ["PastSums", "Secrets"]
 
 _MOST_SESSIONS = 4  # the one that is summed, the one that is prepared, and their failed attempts
 
 Messages = dict[str, bytes]
+
+
+@dataclass
+class PastSums:
+    """What a client put into the sums of a run, by the number of a round."""
+
+    scored: dict[str, int] = field(
+        default_factory=dict
+    )  # the round it trained last -> the round of the scores
+    masked: dict[str, str] = field(default_factory=dict)  # round -> digest of its step
+    revealed: dict[str, str] = field(default_factory=dict)
+
+    def score(self, trained: int, round: int) -> None:
+        """Scores of the same rows in two sums would differ by whoever is in one of them alone."""
+        if self.scored.setdefault(str(trained), round) != round:
+            raise RefusedError(
+                f"scores of round {round} are asked for, and this client has trained nothing since it gave "
+                f"those of round {self.scored[str(trained)]}"
+            )
+
+    def mask(self, round: int, digest: str) -> None:
+        """A round whose step was unmasked is summed again, after a resume, with the same step alone."""
+        if self.revealed.get(str(round), digest) != digest:
+            raise RefusedError(f"round {round} was summed with another step; one round has one step")
+        self.masked[str(round)] = digest
+
+    def reveal(self, round: int) -> None:
+        self.revealed[str(round)] = self.masked.pop(str(round), self.revealed.get(str(round), ""))
 
 
 class Secrets:
@@ -40,6 +69,7 @@ class Secrets:
         self.seconds = 0.0  # of cryptography since it was last told
         self.notes: Messages = {}  # secrets of the union, by table
         self.tables = b""  # digest of the shared rows that the run's first step was made of
+        self.sums = PastSums()
         self._machines: dict[bytes, SecureAggregationClient] = {}
         self._stored: Messages = {}  # sessions that another process began
         self._answered = ""
@@ -67,6 +97,8 @@ class Secrets:
                 self._answered = stored[name].decode()
             elif kind == "tables":
                 self.tables = stored[name]
+            elif kind == "sums":
+                self.sums = PastSums(**json.loads(stored[name]))
 
     def answered(self, question: str) -> Messages | None:
         """The answer to the last question, if this is that question again: it is the same, to the bit."""
@@ -76,7 +108,10 @@ class Secrets:
         """Write everything down; only then may the answer leave."""
         self._answered, self._answer = question, dict(answer)
         self._runs = list(dict.fromkeys([*self._runs, self.run]))
-        own = {"tables": self.tables} if self.tables else {}
+        own = {
+            "sums": json.dumps(vars(self.sums)).encode(),
+            **({"tables": self.tables} if self.tables else {}),
+        }
         if self.durable:
             own["answered"] = question.encode()
             own |= {f"answer {name}": message for name, message in answer.items()}

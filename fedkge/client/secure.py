@@ -30,6 +30,7 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
 from fedkge.storage import staged
+from fedkge.strategy import STRATEGIES
 
 __all__ = ["SecureParticipant"]
 
@@ -61,9 +62,11 @@ class SecureParticipant(Participant):
         self.keys = keys
         self.tables: dict[str, SharedTable] = {}
         self._unions: dict[str, UnionClient] = {}
+        self.client, self.experiment, self.files, self.every_round = client, experiment, files, every_round
+        self.policy = policy or Policy()
+        if keys is not None and STRATEGIES[experiment.federation.strategy].shared:
+            _ = self.secrets  # what its operator does not accept is refused before anything is made
         super().__init__(client, graph, experiment, files, every_round, simulated, policy)
-        if keys is not None and self.strategy.shared:
-            _ = self.secrets  # what its operator does not accept is refused before anything is asked
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -186,6 +189,8 @@ class SecureParticipant(Participant):
             messages = {"reveal": self.secrets.machine(session).unmask(download.protocol["survivors"])}
             if following is not None:
                 messages["shares"] = self.secrets.machine(following).share_keys(download.protocol["keys"])
+            if session.purpose == "delta" and session.round is not None:
+                self.secrets.sums.reveal(session.round)
             self.secrets.end_session(session)
             return messages
 
@@ -197,7 +202,12 @@ class SecureParticipant(Participant):
         self._require_union()
         self.merge(download.tables)
         words = _ranking(self.measure("valid"), "valid")
-        masked = self._masked(download, "valid", words, lambda: self.save(download.round))
+
+        def commit() -> None:
+            self.secrets.sums.score(self.round, download.round)
+            self.save(download.round)
+
+        masked = self._masked(download, "valid", words, commit)
         # What private training has cost is said in the open: it follows from public numbers.
         spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
         return replace(masked, metadata=spent)
@@ -387,6 +397,7 @@ class SecureParticipant(Participant):
             start += table.num_words
             clipped += encoded.num_clipped
             values += moved.size
+        self.secrets.sums.mask(self.round, hashlib.sha256(words[:start].data).hexdigest())
         crypto, self.secrets.seconds = self.secrets.seconds, 0.0
         scalars = {
             "loss": max(float(self.metadata["loss"] or 0.0), 0.0),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedkge.client.keyring import Keyring
+from fedkge.client.keyring import Keyring, allowed_runs
+from fedkge.client.policy import Policy
 from fedkge.errors import DataError
 from fedkge.simulations.cli.main import app
 from tests.simulations.test_data_commands import fedkge
@@ -27,6 +28,18 @@ def test_the_command_prints_the_public_key_and_loses_none(tmp_path: Path) -> Non
     assert (tmp_path / "b" / "identity.key").read_bytes() == secret
     with pytest.raises(DataError, match="line 1 is not this client's public key"):
         Keyring.load(tmp_path / "b", 0)
+
+
+def test_a_policy_is_written_beside_the_key_and_runs_are_allowed(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["keys", "new", str(tmp_path)]).exit_code == 0
+    assert Policy.load(tmp_path) == Policy()
+    assert (tmp_path / "policy.toml").exists()
+    for run in ("first", "second", "first"):
+        assert CliRunner().invoke(app, ["keys", "allow", str(tmp_path), run]).exit_code == 0
+    assert allowed_runs(tmp_path) == ("first", "second")
+    nowhere = fedkge("keys", "allow", tmp_path / "nowhere", "first")
+    assert nowhere.returncode == 2
+    assert "no identity there" in nowhere.stderr
 
 
 @pytest.mark.parametrize("mistake", [["keys", "new"], ["keys", "new", "one", "two"], ["keys", "make"]])

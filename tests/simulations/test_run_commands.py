@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from fedkge.client.keyring import create_identity
+from fedkge.experiment import Experiment
 from tests.simulations.conftest import TINY
 from tests.simulations.test_data_commands import fedkge
 
@@ -49,6 +50,12 @@ def test_compare_prints_one_table(tmp_path: Path) -> None:
     assert str(out / "report.html") in done.stdout
 
 
+def has_evaluated(folder: Path) -> bool:
+    """Whether there is a checkpoint after some rounds; that of round 0 is the union."""
+    path = folder / "checkpoint" / "server.json"
+    return path.exists() and json.loads(path.read_text())["round"] > 0
+
+
 def test_kill_minus_9_and_resume(tmp_path: Path) -> None:
     slow = [
         *SETS,
@@ -73,7 +80,7 @@ def test_kill_minus_9_and_resume(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (tmp_path / "cut" / "checkpoint" / "server.json").exists() and time.monotonic() < deadline:
+    while not has_evaluated(tmp_path / "cut") and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -105,7 +112,7 @@ def test_control_c_leaves_a_readable_run(tmp_path: Path) -> None:
             signal.SIGINT, signal.SIG_DFL
         ),  # a shell's background job ignores it
     )
-    while not (tmp_path / "cut" / "checkpoint" / "server.json").exists() and process.poll() is None:
+    while not has_evaluated(tmp_path / "cut") and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     try:
@@ -132,6 +139,8 @@ def test_a_run_config_for_flower(tmp_path: Path) -> None:
     written = tomllib.loads((tmp_path / "run.toml").read_text())
     assert json.loads(written["experiment"])["seed"] == 4
     assert written["folder"] == str(tmp_path / "f")
+    experiment = Experiment.from_json(written["experiment"])
+    assert written["run"] == f"{experiment.name}-{experiment.digest()[:8]}"
     assert written["roster"] == str(tmp_path / "roster.txt")
 
 
