@@ -350,8 +350,10 @@ DEFAULTS_OF_SCHEMA_1 = {
         "consistency": False,
         "helpers": 2,
         "query_budget": 4096,
+        "rows_from_seed": False,
         "dp": {
             "mode": "off",
+            "options": {},
             "sigma": 1.0,
             "target_epsilon": None,
             "clip": None,

@@ -189,6 +189,30 @@ def test_clients_can_be_interrupted_between_any_two_steps(mode: str) -> None:
             conversation.clients[u] = reborn
     found = [client.finish(conversation.server.listing_message()) for client in conversation.clients]
     assert sorted(row_of(HELD, found).values()) == list(range(6))
+    if mode != "plain":
+        row_secrets(conversation)
+
+
+def row_secrets(conversation: Conversation) -> dict[str, bytes]:
+    """What each identifier's initial row comes from, once all clients agree on it."""
+    secrets: dict[str, bytes] = {}
+    for client in conversation.clients:
+        secret, names = client.row_secret("relation"), client._identifiers
+        parts = [secret[i : i + 32] for i in range(0, len(secret), 32)]
+        for name, part in zip(names, parts if len(parts) == len(names) else parts * len(names), strict=True):
+            assert secrets.setdefault(unicodedata.normalize("NFC", name), part) == part
+    return secrets
+
+
+@pytest.mark.parametrize("mode", ["hashed", "private", "oprf"])
+def test_what_initial_rows_come_from_is_the_clients_alone(mode: str) -> None:
+    conversation, messages = transcript(mode)
+    secrets = set(row_secrets(conversation).values())
+    assert len(secrets) == (len(NAMES) if mode == "oprf" else 1)
+    assert not any(secret in message for secret in secrets for message in messages)
+    fresh = Conversation(mode, HELD)
+    with pytest.raises(RefusedError, match=r"no group key|no name is looked up"):
+        fresh.clients[0].row_secret("relation")
 
 
 # --- what the server sees

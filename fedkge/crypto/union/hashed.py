@@ -69,14 +69,17 @@ class KeyedUnionClient(UnionClient):
     def pseudonyms(self) -> Pseudonyms:
         """The client's identifiers as the union names them."""
         if self._pseudonyms is None:
-            if not self._key:
-                raise RefusedError("no group key: run the first generation, or restore the key it gave")
-            purpose = b"fedkge pseudonyms" + self.session.name.encode()
-            self._pseudonyms = pseudonyms_under(derive_key(self._key, purpose), self._identifiers)
+            key = self._derive(b"fedkge pseudonyms" + self.session.name.encode())
+            self._pseudonyms = pseudonyms_under(key, self._identifiers)
         return self._pseudonyms
 
     def row_secret(self, name: str) -> bytes:
-        return derive_key(self._key, b"fedkge rows" + name.encode())
+        return self._derive(b"fedkge rows" + name.encode())
+
+    def _derive(self, purpose: bytes) -> bytes:
+        if not self._key:
+            raise RefusedError("no group key: run the first generation, or restore the key it gave")
+        return derive_key(self._key, purpose)
 
     def finish(self, listing: bytes) -> UnionRows:
         union = PseudonymListing.from_bytes(listing, self.session.id)

@@ -104,6 +104,8 @@ class ObliviousUnionClient(PrivateUnionClient):
     def row_secret(self, name: str) -> bytes:
         """For each identifier; a colluder has those of its own identifiers alone."""
         del name
+        if not self._query.row_secrets and self._identifiers:
+            raise RefusedError("no name is looked up yet: the helpers' answer comes first")
         return self._query.row_secrets
 
     def export_key(self) -> bytes:
