@@ -76,6 +76,7 @@ def lost(deployment: Deployment) -> set[tuple[str, str]]:
         return {(row["client"], row["phase"]) for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_a_node_is_resumed(tiny: Make, tmp_path: Path) -> None:
     rounds = ["federation.rounds=2", "federation.min_clients=3", "federation.timeout=600"]
     experiment = tiny(*EVERYTHING, *rounds)
