@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from fedkge.crypto import DIGEST_WORDS, Plan, Roster, Session, SharedTable, UnionSession
 from fedkge.errors import MessageError
 from fedkge.exchange import Table
@@ -86,12 +88,20 @@ class Acted:
             state.update(table.rows.data)
             self.facts[f"table {name}"] = state.digest()
 
+    def begin(self, tables: Mapping[str, SharedTable]) -> None:
+        """Before any broadcast, clients start from offsets of zero."""
+        for name, table in tables.items():
+            if table.shared is not None:
+                zeros = np.zeros((len(table.shared), table.width), dtype=np.float32)
+                self.broadcast({name: Table(table.shared, zeros)})
+
     def binding(self, session: Session, metadata: Mapping[str, Any]) -> bytes:
         """The digest for one sum; another attempt at the same sum has the same."""
         said = {name: metadata.get(name) for name in _BOUND}
         state = hashlib.sha256(b"fedkge binding")
         state.update(json.dumps([session.purpose, session.round, said], sort_keys=True).encode())
-        if session.purpose != "test":  # which rests on what clients have stored of the best round
+        # Counts rest on no broadcast, and the test on what clients have stored of the best round.
+        if session.purpose not in ("holders", "test"):
             for name, digest in sorted(self.facts.items()):
                 state.update(repr((name, digest)).encode())
         return state.digest()

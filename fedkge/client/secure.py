@@ -257,6 +257,8 @@ class SecureParticipant(Participant):
         super().restore(until)
         acted = self.metadata.get("acted", {})
         self.acted = Acted({name: bytes.fromhex(digest) for name, digest in acted.items()})
+        if not acted:
+            self.acted.begin(self.tables)
 
     # The protocols.
 
@@ -369,6 +371,7 @@ class SecureParticipant(Participant):
         shared = {name: named[name].ids for name in self.tables}
         holders = {name: np.asarray(named[name].holders) for name in self.tables}
         self.tables = dict(self.plan.with_shared(shared, holders).tables)
+        self.acted.begin(self.tables)
         self.holdings = {
             name: Holding.of(holding.rows, shared[name]) for name, holding in self.holdings.items()
         }

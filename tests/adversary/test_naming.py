@@ -15,6 +15,7 @@ from fedkge.attacks.recorded_run import RecordedRun
 from fedkge.attacks.view import View
 from fedkge.client.models import MODELS
 from fedkge.client.models.initial import seed_key
+from fedkge.client.policy import Policy
 from fedkge.client.secure import SecureParticipant
 from fedkge.experiment import Experiment
 from fedkge.simulations.runs import run as runs
@@ -101,13 +102,11 @@ def test_deployed_clients_start_alike_from_what_the_server_has_not(
     def taking(self: SecureParticipant, shared: Any) -> None:
         take(self, shared)
         starts.append(dict(zip(self.graph.entity_labels, self._start["entity"], strict=True)))
-        again = SecureParticipant(
-            self.client, self.graph, self.experiment, self.files, True, self.run, self.keys
-        )
+        again = SecureParticipant(self.client, self.graph, self.experiment, self.files, True, self.run, None)
         np.testing.assert_array_equal(again._start["entity"], self._start["entity"])  # after a restart
-        np.testing.assert_array_equal(again.reference["entity"], self.reference["entity"])
         assert (self.files.folder / "rows.safetensors").stat().st_mode & 0o077 == 0
 
+    monkeypatch.setattr(Policy, "load", classmethod(lambda kind, folder: kind.simulated()))
     monkeypatch.setattr(runs, "node_configs", deployed)
     monkeypatch.setattr(SecureParticipant, "_take_shared", taking)
     union = [f"privacy.union={mode}", "privacy.query_budget=256"]
