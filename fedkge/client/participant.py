@@ -82,6 +82,7 @@ class Participant:
         self.reference: dict[str, Floats]  # the shared rows as last broadcast, (k, w) in the order of `local`
         self.sent: dict[str, NDArray[np.bool_]]  # which of them travelled last; absent: all
         self.memory: Memory  # of the strategy
+        self.private: State  # of the mechanism of private training
         self.holdings: dict[str, Holding] = {}
         self._start: dict[str, Floats]  # shared parameters before any training
         self._load_holdings()
@@ -126,8 +127,13 @@ class Participant:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.merge(download.tables)
         self.save(download.round)
-        spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
-        return self.upload(download.round, metadata={**self.measure("valid"), **spent})
+        return self.upload(download.round, metadata={**self.measure("valid"), **self.spent(download.round)})
+
+    def spent(self, round: int) -> dict[str, Any]:
+        """What private training has cost, and whether it is complete: it follows from public numbers."""
+        if self.account is None:
+            return {}
+        return {"privacy": {"epsilon": self.account.spent(), "complete": self.account.complete(round)}}
 
     def test(self, download: Download) -> Upload:
         """Go back to the best round and rank the test triples."""
@@ -164,7 +170,7 @@ class Participant:
             name: state.reference[name] if name in state.reference else self._initial(name)
             for name in self.holdings
         }
-        self.sent, self.memory = dict(state.sent), dict(state.memory)
+        self.sent, self.memory, self.private = dict(state.sent), dict(state.memory), dict(state.private)
 
     def save(self, round: int) -> None:
         """Keep what it is after a round."""
@@ -181,6 +187,7 @@ class Participant:
                 self.reference,
                 self.sent,
                 memory,
+                self.private,
             )
         )
 
@@ -382,7 +389,10 @@ class Participant:
             result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
         else:
             arrays = self._deciding(term)
-            result = self.account.train(self.model, rng, settings, round, self.optimizer, term, arrays)
+            result = self.account.train(
+                self.model, rng, settings, round, self.optimizer, term, arrays, self.private
+            )
+            self.private = result.memory
         loss = result.losses[-1]
         self.optimizer = result.optimizer if settings.keep_optimizer else None
         self.round = round

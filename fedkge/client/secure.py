@@ -218,9 +218,7 @@ class SecureParticipant(Participant):
             self.save(download.round)
 
         masked = self._masked(download, "valid", words, commit)
-        # What private training has cost is said in the open: it follows from public numbers.
-        spent = {"privacy": {"epsilon": self.account.spent()}} if self.account else {}
-        return replace(masked, metadata=spent)
+        return replace(masked, metadata=self.spent(download.round))  # in the open
 
     def test(self, download: Download) -> Upload:
         if not self.strategy.shared:

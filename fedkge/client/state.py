@@ -32,9 +32,10 @@ class ClientState:
     reference: Mapping[str, Floats] = field(default_factory=dict)  # the shared rows as last broadcast
     sent: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # which of them travelled last
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of the strategy
+    private: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of private training
 
 
-_GROUPS = ("weights", "optimizer", "reference", "sent", "memory")
+_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private")
 
 
 class StateFiles:

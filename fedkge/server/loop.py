@@ -160,13 +160,18 @@ class Federation:
         spent = [(round, client, "train", "epsilon", told["epsilon"]) for client, told in accounts.items()]
         self.records.add("metrics", spent)
         self._note_scores(round, "valid", scores)
-        self.judge(round, scores.total)
+        complete = all(told.get("complete", True) for told in accounts.values())
+        self.judge(round, scores.total, complete)
 
-    def judge(self, round: int, total: MetricSums) -> None:
-        """Note whether a round is the best so far, and whether it reaches the target."""
+    def judge(self, round: int, total: MetricSums, complete: bool = True) -> None:
+        """Note whether a round is the best so far, and whether it reaches the target.
+
+        As long as private training is not complete the last round stands, and no later one has to beat it:
+        validation cannot see what confidential triples add.
+        """
         mrr, state = total.means().get("mrr", 0.0), self.state
         if mrr > state.best_mrr or not total.count:  # nothing to choose by: the last round stands
-            state.best_round, state.best_mrr, state.stale = round, mrr, 0
+            state.best_round, state.best_mrr, state.stale = round, mrr if complete else -1.0, 0
         else:
             state.stale += 1
         target = self.settings.target_mrr

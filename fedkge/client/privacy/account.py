@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, steps_within
+from fedkge.client.privacy.epoch_plan import Stretch
 from fedkge.client.privacy.mechanism import mechanism_of
 from fedkge.client.privacy.normals import SECRET_BYTES, derived
 from fedkge.client.privacy.training import PrivateResult, train_privately
@@ -95,20 +96,27 @@ class PrivacyAccount:
             dp = dp.model_copy(update={"sigma": sigma})
         self.dp = dp
         self.mechanism = mechanism_of(dp)
-        self.cost = self.mechanism.cost(self.plan, self.epochs)  # of one round
+        self.rounds = rounds
         self.charges = self._load()
         self._room: dict[PrivacyLedger, int] = {}
-        if self.charges and not self._affords():
+        if self.charges and not self._affords(self._dearest()):
             self._say(self._why_spared())
 
     @property
     def ledger(self) -> PrivacyLedger:
         return _added(PrivacyLedger(), (event for charge in self.charges for event in charge.events))
 
-    @property
-    def steps(self) -> int:
-        """Confidential steps of one round."""
-        return sum(event.steps for event in self.cost)
+    def stretch(self, round: int) -> Stretch:
+        """The epochs of one round."""
+        return Stretch((round - 1) * self.epochs, self.epochs, self.rounds * self.epochs)
+
+    def cost(self, round: int, memory: State) -> tuple[Event, ...]:
+        """What a round spends, after what the mechanism keeps of earlier ones."""
+        return self.mechanism.cost(self.plan, self.stretch(round), memory)
+
+    def complete(self, round: int) -> bool:
+        """Whether a run that ends with this round has trained on confidential triples as it should."""
+        return self.mechanism.complete(self.plan, self.stretch(round))
 
     def train(
         self,
@@ -119,6 +127,7 @@ class PrivacyAccount:
         optimizer: State | None,
         term: Term | None = None,
         term_arrays: Mapping[str, NDArray[Any]] | None = None,
+        memory: State | None = None,
     ) -> PrivateResult:
         """One round; it is charged on disk before it starts, so that a round that fails is not free.
 
@@ -126,22 +135,35 @@ class PrivacyAccount:
             term: what the strategy adds to local training.
             term_arrays: everything that decides the term, by name: rows as last broadcast, what was kept. A
                 release with another term is another release, and must not get the same noise.
+            memory: what the mechanism keeps of earlier rounds.
         """
         if term is not None and term_arrays is None:
             raise TypeError("a term needs `term_arrays`: what decides it decides the release")
-        digest = self._digest(model, settings, round, optimizer, term_arrays or {})
+        memory = memory or {}
+        digest = self._digest(model, settings, round, optimizer, term_arrays or {}, memory)
         known = any(charge.digest == digest for charge in self.charges)
-        spare = not known and not self._affords()
+        cost = self.cost(round, memory)
+        spare = not known and not self._affords(cost)
         secret = derived(self.secret, "round", bytes.fromhex(digest))
         charges = self.charges
         if not known and not spare:
-            self._charge((*charges, Charge(digest, self.cost)))
+            self._charge((*charges, Charge(digest, cost)))
         result = train_privately(
-            model, self.graph, rng, settings, self.dp, secret, optimizer=optimizer, spare=spare, term=term
+            model,
+            self.graph,
+            rng,
+            settings,
+            self.dp,
+            secret,
+            optimizer=optimizer,
+            spare=spare,
+            term=term,
+            stretch=self.stretch(round),
+            memory=memory,
         )
         self._say(self._why_spared() if spare else result.why)
         if not known and not spare:
-            self._charge((*charges, Charge(digest, self.cost, result.noise)))
+            self._charge((*charges, Charge(digest, cost, result.noise)))
         return result
 
     def _charge(self, charges: tuple[Charge, ...]) -> None:
@@ -164,7 +186,7 @@ class PrivacyAccount:
             "epsilon_rdp": epsilon(events, self.delta, "rdp"),
             "delta": self.delta,
             "budget": self.dp.budget,
-            "budget_spent": not self._affords(),
+            "budget_spent": not self._affords(self._dearest()),
             "events": [[event.sigma, event.rate, event.steps] for event in events],
             "noise": last.noise if last else "none",
             "clip": self.mechanism.bound,
@@ -172,20 +194,26 @@ class PrivacyAccount:
             "validation": self.dp.validation,
         }
 
-    def _affords(self) -> bool:
-        """Whether one more round stays within the budget."""
+    def _dearest(self) -> tuple[Event, ...]:
+        """What one more round of private training costs, were it like the last of the run."""
+        return self.mechanism.cost(self.plan, self.stretch(self.rounds), {})
+
+    def _affords(self, cost: tuple[Event, ...]) -> bool:
+        """Whether a round of that cost stays within the budget."""
         budget, ledger = self.dp.budget, self.ledger
         if budget is None:
             return True
+        if not cost:
+            return True
         if budget == 0:
             return False
-        following = _added(ledger, self.cost)
+        following = _added(ledger, cost)
         accountant = self.mechanism.accountant
         if accountant == "prv" and epsilon(following.events, self.delta, "rdp") <= budget:  # never below PRV
             return True
-        if accountant != "prv" or len(self.cost) != 1:
+        if accountant != "prv" or len(cost) != 1:
             return epsilon(following.events, self.delta, accountant) <= budget
-        (event,) = self.cost
+        (event,) = cost
         kinds = {(earlier.sigma, earlier.rate) for earlier in ledger.events}
         if kinds <= {(event.sigma, event.rate)}:
             return following.steps <= self._steps_within(PrivacyLedger(), event)
@@ -220,6 +248,7 @@ class PrivacyAccount:
         round: int,
         optimizer: State | None,
         term_arrays: Mapping[str, NDArray[Any]],
+        memory: State,
     ) -> str:
         """Everything that decides a release, besides the secret."""
         digest = hashlib.blake2b(digest_size=32)
@@ -229,6 +258,7 @@ class PrivacyAccount:
             **{f"table {name}": table for name, table in model.parameters.items()},
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},
             **{f"term {name}": array for name, array in term_arrays.items()},
+            **{f"memory {name}": array for name, array in memory.items()},
             "triples": self.graph.train,
             "marks": self.graph.marks("train"),
         }

@@ -3,8 +3,9 @@
 Every event is some steps of the Poisson-sampled Gaussian mechanism, and ε compares a client's triples with
 the same triples less one. Two bounds are proven: RDP (Mironov et al., 2019, with the conversion of Balle et
 al., 2020) and PRV, the numerical composition of Gopi et al. (2021), which is tighter. `classic` is how Han
-et al. (2022) turned RDP into the ε of their tables. All formulas are Opacus'; Gaussian DP is not offered,
-because its approximation comes out below PRV.
+et al. (2022) turned RDP into the ε of their tables. All these formulas are Opacus'. Steps that take every
+triple are Gaussian mechanisms without sampling, whose composition is one such mechanism and has a formula
+(Balle and Wang, 2018). Gaussian DP for sampled steps is not offered: its approximation comes out below PRV.
 """
 
 from __future__ import annotations
@@ -20,10 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from fedkge.errors import DataError, SettingError, UnknownNameError
 
-__all__ = ["ACCOUNTANTS", "Accountant", "Event", "PrivacyLedger", "epsilon", "sigma_for", "steps_within"]
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "Event",
+    "PrivacyLedger",
+    "epsilon",
+    "gaussian_sigma",
+    "sigma_for",
+    "steps_within",
+]
 
 Accountant = Literal["prv", "rdp", "classic"]
 Numbers = NDArray[np.float64]
@@ -123,6 +134,23 @@ def sigma_for(target: float, delta: float, rate: float, steps: int) -> float:
     return sigma
 
 
+def gaussian_sigma(target: float, delta: float) -> float:
+    """The least noise with which one sum over all triples stays within ε = target, rounded up."""
+    _check_delta(delta)
+    _check_budget(target)
+
+    def excess(mu: float) -> float:
+        return _log_delta(target, mu) - log(delta)
+
+    high = 1.0
+    while excess(high) < 0:
+        high *= 2
+    low = high
+    while excess(low) > 0:
+        low /= 2
+    return (1 + 1e-7) / float(brentq(excess, low, high, xtol=1e-12))
+
+
 def steps_within(budget: float, delta: float, events: Iterable[Event], sigma: float, rate: float) -> int:
     """How many more steps fit before ε by PRV exceeds the budget; at most a thousandth too few."""
     _check_delta(delta)
@@ -197,8 +225,29 @@ def _rdp_steps(budget: float, delta: float, spent: Sequence[Event], sigma: float
     return int(min(most * (1 - 1e-12), _MOST_STEPS))
 
 
+def _gaussian(events: Sequence[Event], delta: float) -> float:
+    """Steps without sampling: 1 / σ² adds up, and one Gaussian mechanism has an exact ε."""
+    mu = sqrt(sum(event.steps / event.sigma**2 for event in events))
+    if _log_delta(0.0, mu) <= log(delta):
+        return 0.0
+    high = 1.0
+    while _log_delta(high, mu) > log(delta):
+        high *= 2
+        if high > 1e6:
+            return inf
+    return float(brentq(lambda epsilon: _log_delta(epsilon, mu) - log(delta), 0.0, high, xtol=1e-12)) + 1e-9
+
+
+def _log_delta(epsilon: float, mu: float) -> float:
+    """ln δ of a Gaussian mechanism at ε: Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), theorem 8 of Balle and Wang."""
+    first, second = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    return first + float(np.log1p(-np.exp(min(second - first, -1e-300)))) if second < first else -inf
+
+
 def _tight(events: Sequence[Event], delta: float) -> float:
     """The lower of the two proven bounds: the mesh adds to PRV what few quiet steps do not cost."""
+    if all(event.rate == 1 for event in events):
+        return _gaussian(events, delta)
     loose = _rdp(events, delta)
     reach = _prv_reach(tuple(events), delta)
     if not reach < _PRV_REACH or delta < _PRV_DELTA:

@@ -7,7 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["EpochPlan"]
+__all__ = ["EpochPlan", "Stretch"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The epochs of a run that one call trains: the next `count` after `first`, of `total`."""
+
+    first: int
+    count: int
+    total: int
+
+    @classmethod
+    def whole(cls, epochs: int) -> Stretch:
+        """A run of one call."""
+        return cls(0, epochs, epochs)
+
+    @property
+    def epochs(self) -> range:
+        return range(self.first, self.first + self.count)
 
 
 @dataclass(frozen=True)
@@ -28,11 +46,6 @@ class EpochPlan:
     @property
     def unrestricted_steps(self) -> int:
         return -(-self.num_unrestricted // self.unrestricted_batch)
-
-    @property
-    def num_triples(self) -> int:
-        """In one epoch, by expectation: how many were sampled is not for telling."""
-        return self.num_unrestricted + (self.num_confidential if self.confidential_steps else 0)
 
     def order(self, rng: np.random.Generator) -> Iterator[bool]:
         """Lines 2–9 of Algorithm 1: whether each step is confidential, so that counts follow |U| / |C|."""

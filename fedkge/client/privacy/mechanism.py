@@ -18,10 +18,11 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.gradients import EntitySums, RelationSums, TripleGradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Accountant, Event, sigma_for
-from fedkge.client.privacy.epoch_plan import EpochPlan
+from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
 from fedkge.client.privacy.normals import Keystream, derived
 from fedkge.client.training.loop import KernelStep, shuffled
 from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.optimizers import State
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
@@ -52,6 +53,8 @@ class TrainingSession:
         choices: decides which confidential triples a step takes.
         hidden: for whatever depends on which triples were taken, such as their negatives.
         noise: the stream that noise is drawn from.
+        stretch: which epochs of the run this call trains.
+        memory: what the mechanism kept of earlier calls; empty at the first.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class TrainingSession:
         plan: EpochPlan,
         kernel: KernelStep,
         secret: bytes,
+        stretch: Stretch,
+        memory: State,
     ) -> None:
+        self.stretch, self.memory = stretch, memory
         self.model, self.graph, self.rng, self.settings = model, graph, rng, settings
         self.plan, self.kernel = plan, kernel
         self.choices = Keystream(derived(secret, "choices"))
@@ -99,6 +105,10 @@ class PrivateStep(ABC):
 
     def finish(self) -> None:  # noqa: B027  (most have nothing to do)
         """The model is about to be released."""
+
+    def memory(self) -> State:
+        """What the next call of training needs to know; it must be as private as the model."""
+        return {}
 
     def move(self, name: str, sums: Sums | None, every: bool, noise: Callable[[Ids, Floats], None]) -> None:
         """Take gradients of a table to its rows, block by block, and after the noise the strategy's term.
@@ -203,15 +213,33 @@ class Mechanism(ABC):
         del unrestricted
         return settings.batch_size, min(settings.batch_size, confidential)
 
-    def cost(self, plan: EpochPlan, epochs: int) -> tuple[Event, ...]:
-        """What some epochs of a plan spend."""
-        steps = epochs * plan.confidential_steps
+    def first_epoch(self, total: int) -> int:
+        """The epoch of a run, of so many in all, that first reaches confidential triples."""
+        del total
+        return 0
+
+    def steps_in(self, plan: EpochPlan, epoch: int, total: int) -> int:
+        """How many confidential steps one epoch of a run has."""
+        return plan.confidential_steps if epoch >= self.first_epoch(total) else 0
+
+    def steps_of(self, plan: EpochPlan, stretch: Stretch) -> int:
+        return sum(self.steps_in(plan, epoch, stretch.total) for epoch in stretch.epochs)
+
+    def cost(self, plan: EpochPlan, stretch: Stretch, memory: State) -> tuple[Event, ...]:
+        """What some epochs spend, after what the memory of earlier ones says."""
+        del memory
+        steps = self.steps_of(plan, stretch)
         return (Event(self.dp.sigma, plan.rate, steps),) if steps else ()
 
     def sigma_within(self, target: float, plan: EpochPlan, epochs: int, delta: float) -> float:
-        """The `privacy.dp.sigma` by which so many epochs stay below ε = target."""
-        steps = epochs * plan.confidential_steps
+        """The `privacy.dp.sigma` by which a run of so many epochs stays below ε = target."""
+        steps = self.steps_of(plan, Stretch.whole(epochs))
         return sigma_for(target, delta, plan.rate, steps) if steps else self.dp.sigma
+
+    def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
+        """Whether a run that ends here has trained on confidential triples as it should."""
+        del plan, stretch
+        return True
 
     # What it refuses.
 
@@ -258,6 +286,11 @@ class Mechanism(ABC):
 
     # What it does.
 
+    def order(self, session: TrainingSession, epoch: int) -> Iterator[bool]:
+        """Whether each step of an epoch of the run is confidential."""
+        steps = self.steps_in(session.plan, epoch, session.stretch.total)
+        return replace(session.plan, confidential_steps=steps).order(session.rng)
+
     @abstractmethod
     def batches(self, session: TrainingSession) -> Batches:
         """How the batches of an epoch are drawn, and their negatives."""
@@ -300,5 +333,9 @@ def _num_confidential(graph: KnowledgeGraph) -> int:
 MECHANISMS: Registry[type[Mechanism]] = Registry(
     "DP mode",
     "fedkge.mechanisms",
-    {"sound": "fedkge.client.privacy.sound:Sound", "paper": "fedkge.client.privacy.paper:Paper"},
+    {
+        "hubs": "fedkge.client.privacy.hubs:Hubs",
+        "sound": "fedkge.client.privacy.sound:Sound",
+        "paper": "fedkge.client.privacy.paper:Paper",
+    },
 )

@@ -49,6 +49,13 @@ class Keystream:
         words = np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
         return ((words >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
 
+    def normals(self, count: int) -> NDArray[np.float64]:
+        """Independent normal numbers in double precision, up to 8.5 deviations: for few of them."""
+        pairs = -(-count // 2)
+        radii = np.sqrt(-2 * np.log(self.uniforms(pairs)))
+        angles = 2 * np.pi * self.uniforms(pairs)
+        return np.concatenate([radii * np.cos(angles), radii * np.sin(angles)])[:count]
+
     def add_normals(self, out: Floats, deviation: float) -> None:
         """Add independent normal numbers of that deviation to every number of a contiguous array."""
         assert out.flags.c_contiguous  # else the numbers would go to a copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import nan
 from time import perf_counter
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event
+from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
 from fedkge.client.privacy.mechanism import Mechanism, TrainingSession, mechanism_of
 from fedkge.client.training.loop import KernelStep, TrainResult, check_loss
 from fedkge.client.training.optimizers import State
@@ -31,6 +32,7 @@ class PrivateResult(TrainResult):
     noise: str = "none"
     why: str = ""  # why noise is not what was asked for
     confidential_losses: tuple[float, ...] = ()  # of each epoch; never to be told
+    memory: State = field(default_factory=dict)  # of the mechanism: pass it to the next call
 
 
 def train_privately(
@@ -45,6 +47,8 @@ def train_privately(
     optimizer: State | None = None,
     spare: bool = False,
     term: Term | None = None,
+    stretch: Stretch | None = None,
+    memory: State | None = None,
 ) -> PrivateResult:
     """Train a model in place; whoever has `rng` but not the 32 bytes of `secret` can undo nothing.
 
@@ -55,32 +59,42 @@ def train_privately(
         optimizer: the state of an earlier call, to go on from.
         spare: leave confidential triples alone: that is training on the unrestricted ones, and costs nothing.
         term: of the strategy; its gradient is added to what a step releases, after clipping and noise.
+        stretch: which epochs of a run these are; left out: this call is the whole run.
+        memory: what the mechanism gave back from the call before.
     """
     mechanism = mechanism_of(dp)
     mechanism.check(type(model), graph, settings)
     mechanism.check_model(model, graph)
     plan = mechanism.plan(graph, settings)
     plan = replace(plan, confidential_steps=0) if spare else plan
-    count = settings.local_epochs if epochs is None else epochs
+    stretch = stretch or Stretch.whole(settings.local_epochs if epochs is None else epochs)
+    memory = memory or {}
     start = perf_counter()
     with one_thread():
         kernel = KernelStep(model, settings, optimizer, term)
-        loop = _Loop(mechanism, TrainingSession(model, graph, rng, settings, plan, kernel, secret))
-        losses = [loop.epoch() for _ in range(count)]
+        session = TrainingSession(model, graph, rng, settings, plan, kernel, secret, stretch, memory)
+        loop = _Loop(mechanism, session)
+        losses = [loop.epoch(epoch) for epoch in stretch.epochs]
         loop.step.finish()
     open_losses, private_losses = zip(*losses, strict=True)
     return PrivateResult(
         losses=open_losses,
         steps=loop.steps,
-        triples=count * plan.num_triples,
+        triples=sum(_triples(mechanism, plan, epoch, stretch) for epoch in stretch.epochs),
         seconds=perf_counter() - start,
         optimizer=kernel.optimizer.state(),
-        events=mechanism.cost(plan, count),
+        events=mechanism.cost(plan, stretch, memory),
         clip=loop.step.bound,
-        noise=loop.step.noise_name if plan.confidential_steps else "none",
+        noise=loop.step.noise_name if mechanism.steps_of(plan, stretch) else "none",
         why=loop.step.why,
         confidential_losses=private_losses,
+        memory=loop.step.memory(),
     )
+
+
+def _triples(mechanism: Mechanism, plan: EpochPlan, epoch: int, stretch: Stretch) -> int:
+    """Of one epoch, by expectation: how many were sampled is not for telling."""
+    return plan.num_unrestricted + plan.batch * mechanism.steps_in(plan, epoch, stretch.total)
 
 
 class _Loop:
@@ -92,12 +106,12 @@ class _Loop:
         self.steps = 0
         self.first: float | None = None  # the loss of the first unrestricted epoch
 
-    def epoch(self) -> tuple[float, float]:
+    def epoch(self, number: int) -> tuple[float, float]:
         """Mean losses of unrestricted and of confidential triples; without triples, not a number."""
         hides, session = self.mechanism.hides_counts, self.session
         totals, counts = [0.0, 0.0], [0, 0]
         draws = (self.batches.unrestricted(), self.batches.confidential())
-        for confidential in session.plan.order(session.rng):
+        for confidential in self.mechanism.order(session, number):
             batch = next(draws[confidential])
             loss = self.step.confidential(batch) if confidential else self.step.unrestricted(batch)
             self.steps += 1
