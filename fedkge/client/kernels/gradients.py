@@ -183,9 +183,7 @@ class EntitySums:
 class RelationSums:
     """Gradients of relation rows; careful ones as those of entities."""
 
-    def __init__(
-        self, source: Floats, relations: Ids, num_relations: int, careful: bool = False
-    ) -> None:
+    def __init__(self, source: Floats, relations: Ids, num_relations: int, careful: bool = False) -> None:
         self.source = source
         self.careful = careful
         self.pairs = group(relations, num_relations)

@@ -163,7 +163,9 @@ def choose_noise(
         limit = _limit(reach, settings.negatives + 3, tables)
         if _largest(tables) * _GROWTH <= limit:
             return LazyNoise(stream, tables, limit), ""
-        why = f"privacy.dp.noise: rows above {limit / _GROWTH:.3g} would be rounded by too much; noise is dense"
+        why = (
+            f"privacy.dp.noise: rows above {limit / _GROWTH:.3g} would be rounded by too much; noise is dense"
+        )
         return DenseNoise(stream), why
     return DenseNoise(stream), ""
 
