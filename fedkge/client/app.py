@@ -109,7 +109,8 @@ def _arrive(context: Context) -> Participant:
     graph = load_graph(Path(str(config["data"])))
     policy.check_data(graph, experiment.dp_of(client))
     folder = Path(str(config["state"])) / f"run-{run}" / f"client-{client}"
-    files = StateFiles(folder, durable=not simulated)
+    ledgers = None if simulated else keys or Path(str(config["state"]))
+    files = StateFiles(folder, durable=not simulated, ledgers=ledgers)
     if experiment.privacy.secure_aggregation:
         return SecureParticipant(
             client, graph, experiment, files, every_round, run, keys, simulated, policy=policy

@@ -37,7 +37,9 @@ class Holding:
     """Which rows of a shared parameter this client has."""
 
     rows: NDArray[np.int64]  # shared row of each own row; −1 for those of local labels
-    local: NDArray[np.int64]  # the own rows that are shared
+    local: NDArray[
+        np.int64
+    ]  # the own rows that are shared, by shared row: their own order is not for telling
     places: NDArray[np.int64]  # where each of them stands among the shared rows
 
     @classmethod
@@ -46,19 +48,23 @@ class Holding:
         if shared is None:
             nothing = np.zeros(0, dtype=np.int64)
             return cls(rows, nothing, nothing)
-        local = np.flatnonzero(np.isin(rows, shared))
+        local = _by_shared_row(rows, np.flatnonzero(np.isin(rows, shared)))
         return cls(rows, local, np.searchsorted(shared, rows[local]))
 
     @classmethod
     def of_all(cls, rows: NDArray[np.int64]) -> Holding:
         """All rows are shared but those of local labels, as in the open."""
-        local = np.flatnonzero(rows >= 0)
+        local = _by_shared_row(rows, np.flatnonzero(rows >= 0))
         return cls(rows, local, rows[local])
 
     @property
     def ids(self) -> NDArray[np.int64]:
         """(k,) the shared row numbers of the rows in `local`."""
         return self.rows[self.local]
+
+
+def _by_shared_row(rows: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[np.int64]:
+    return local[np.argsort(rows[local], kind="stable")]
 
 
 def labels_of(model: Model, graph: KnowledgeGraph, name: str) -> tuple[str, ...]:
@@ -109,7 +115,7 @@ def simulated_source(privacy: PrivacySettings, seed: int, name: str) -> RowSourc
 
 
 def common_labels(model: Model, graph: KnowledgeGraph, name: str) -> list[str]:
-    """The labels of a table that are names for every client, in the order of their rows."""
+    """The labels of a table that are names for every client, in the order of `common_rows`."""
     labels = labels_of(model, graph, name)
     return [labels[row] for row in common_rows(labels)]
 

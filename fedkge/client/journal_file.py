@@ -6,20 +6,18 @@ the identity and outlives its runs. A counter in a second file tells when an old
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import time
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from fedkge.errors import DataError, StorageError
+from fedkge.client.kept_file import Mark, lock
+from fedkge.errors import DataError
 from fedkge.storage import staged
 
 __all__ = ["IDENTITY", "JOURNAL", "JournalFile", "require_private"]
@@ -56,8 +54,7 @@ class JournalFile:
         _write(self.folder / JOURNAL, {**entries, _COUNTER: _number(self._counter + 1)}, self.durable)
         self.entries = dict(entries)
         self._counter += 1
-        with suppress(StorageError), staged(self.folder / MARK, private=True) as path:
-            path.write_text(f"{self._counter}\n", encoding="utf-8")
+        Mark(self.folder / MARK).set(self._counter)
 
     def close(self) -> None:
         """Let another process have it."""
@@ -77,12 +74,8 @@ class JournalFile:
             counter = int.from_bytes(entries.pop(_COUNTER), "little")
         except (OSError, SafetensorError, KeyError) as error:
             raise DataError(f"{path}: this identity's journal cannot be read ({error}); {remedy}") from error
-        with suppress(OSError, ValueError):
-            newest = int((self.folder / MARK).read_text(encoding="utf-8"))
-            if newest > counter:
-                raise DataError(
-                    f"{path}: an old copy, after {counter} answers where {newest} were given; {remedy}"
-                )
+        old = f"{path}: an old copy, after {{counter}} answers where {{newest}} were given; {remedy}"
+        Mark(self.folder / MARK).check(counter, old)
         return entries, counter
 
 
@@ -101,19 +94,12 @@ def _lock(path: Path) -> int:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}); make it with 'fedkge keys new'"
         ) from None
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError:
-            if time.monotonic() > deadline:
-                os.close(descriptor)
-                raise DataError(
-                    f"{path.parent}: another process uses this identity and its journal; wait until it has "
-                    "ended, and give each client an identity of its own"
-                ) from None
-            time.sleep(0.05)
+    return lock(
+        descriptor,
+        f"{path.parent}: another process uses this identity and its journal; wait until it has ended, and "
+        "give each client an identity of its own",
+        _PATIENCE,
+    )
 
 
 def _write(path: Path, entries: Mapping[str, bytes], durable: bool) -> None:

@@ -7,6 +7,7 @@ that the server broadcasts. What a client sends is its step: how far training mo
 from __future__ import annotations
 
 import hashlib
+import json
 import resource
 from collections.abc import Mapping
 from math import isfinite
@@ -25,6 +26,7 @@ from fedkge.client.holdings import (
     triples_behind,
 )
 from fedkge.client.kernels.arrays import Floats
+from fedkge.client.ledger_file import ledger_name
 from fedkge.client.models import Model
 from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
@@ -32,6 +34,8 @@ from fedkge.client.state import ClientState, StateFiles
 from fedkge.client.training.evaluate import evaluate, per_triple
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
+from fedkge.client.training.ranks import Ranks
+from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.labels import common_rows
 from fedkge.errors import MessageError, RefusedError
@@ -39,11 +43,15 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
 from fedkge.metrics import MetricSums
 from fedkge.seeding import generator
+from fedkge.storage import staged
 from fedkge.strategy import ClientRound, Memory, Term, build_strategy, check_shared
 
-__all__ = ["Participant"]
+__all__ = ["APART", "Participant"]
+
+APART = "apart.json"  # scores of confidential and of unrestricted triples, in a simulation
 
 LAST = 2**31  # no run has this many rounds
+MOST = 1e6  # the magnitude of a number that a server may send: beyond, rounding would decide what is trained
 
 
 class Participant:
@@ -75,6 +83,8 @@ class Participant:
         self.account = self._open_account(simulated)
         # What may be counted without noise.
         self.public = self.account.mechanism.public(graph) if self.account else graph
+        # What scores are told of: in a simulation, where all is one party's, of all triples.
+        self.told = unrestricted(graph) if self.account and not simulated else graph
         self.model: Model
         self.round: int  # the last round trained
         self.metadata: Mapping[str, Any]  # what was said of it
@@ -139,6 +149,8 @@ class Participant:
         """Go back to the best round and rank the test triples."""
         self.restore(download.metadata["best"])
         metadata = {**self.measure("test"), **self.measure("valid"), "digest": self.digest()}
+        if self.simulated and any(self.graph.marks(split).any() for split in ("valid", "test")):
+            self._keep_apart()
         report = {"privacy": self.account.report()} if self.account else {}
         return self.upload(download.round, metadata={**metadata, **report})
 
@@ -216,8 +228,10 @@ class Participant:
             if name not in self.holdings:
                 raise MessageError(f"the server broadcasts rows of '{name}', which are not shared")
             holding = self.holdings[name]
-            if table.rows.shape[1:] != parameters[name].shape[1:] or not np.isfinite(table.rows).all():
-                raise MessageError(f"the server's '{name}' rows are not finite numbers of this table's width")
+            if table.rows.shape[1:] != parameters[name].shape[1:] or not (np.abs(table.rows) <= MOST).all():
+                raise MessageError(
+                    f"the server's '{name}' rows are not numbers up to {MOST:g} of this table's width"
+                )
             places = np.searchsorted(table.ids, holding.ids)
             if len(table) <= places.max(initial=-1) or not np.array_equal(table.ids[places], holding.ids):
                 raise MessageError(f"the server's '{name}' rows lack some that this client shares")
@@ -275,7 +289,7 @@ class Participant:
         """How many triples stand behind each row, in the order of its labels."""
         found = {}
         for name in self.strategy.shared:
-            counts = triples_behind(self.model, self.graph, name)[self._common(name)]
+            counts = triples_behind(self.model, self.public, name)[self._common(name)]
             blank = np.empty((len(counts), 0), dtype=np.float32)
             found[name] = Table(np.arange(len(counts), dtype=np.int32), blank, weights=counts)
         return found
@@ -324,16 +338,29 @@ class Participant:
         start = perf_counter()
         # What is best is chosen by unrestricted triples alone, unless so configured.
         chooses = split == "valid" and self.dp.validation == "unrestricted"
-        graph = self.public if chooses else self.graph
-        evaluation = evaluate(self.model, graph, split, self.experiment.evaluation)
-        values = per_triple(evaluation.ranks, self.experiment.evaluation.ties)
-        sums = MetricSums(
-            evaluation.num_triples,
-            evaluation.num_unseen,
+        graph = self.public if chooses else self.told
+        ranks = evaluate(self.model, graph, split, self.experiment.evaluation).ranks
+        return {split: self._sums(ranks).to_json(), f"{split}_seconds": _fixed(perf_counter() - start)}
+
+    def _sums(self, ranks: Ranks) -> MetricSums:
+        values = per_triple(ranks, self.experiment.evaluation.ties)
+        return MetricSums(
+            len(ranks.triples),
+            int((~ranks.seen).sum()),
             {name: float(column.sum()) for name, column in values.items()},
             {name: float((column**2).sum()) for name, column in values.items()},
         )
-        return {split: sums.to_json(), f"{split}_seconds": _fixed(perf_counter() - start)}
+
+    def _keep_apart(self) -> None:
+        """What confidential and unrestricted triples score apart: for whoever simulates, and for no server."""
+        parts: dict[str, dict[str, Any]] = {}
+        for split in ("valid", "test"):
+            ranks = evaluate(self.model, self.graph, split, self.experiment.evaluation).ranks
+            marks = self.graph.marks(split)
+            chosen = {"confidential": marks, "unrestricted": ~marks}
+            parts[split] = {name: self._sums(ranks[rows]).to_json() for name, rows in chosen.items()}
+        with staged(self.files.folder / APART, private=True) as path:
+            path.write_text(json.dumps(parts), encoding="utf-8")
 
     def upload(
         self, round: int, tables: Mapping[str, Table] | None = None, metadata: Mapping[str, Any] | None = None
@@ -353,17 +380,21 @@ class Participant:
     def _open_account(self, simulated: bool) -> PrivacyAccount | None:
         if self.dp.mode == "off":
             return None
-        experiment = self.experiment
-        return PrivacyAccount(
-            self.files.folder / "ledger.json",
+        experiment, folder, ledgers = self.experiment, self.files.folder, self.files.ledgers
+        account = PrivacyAccount(
+            folder / "ledger.json" if ledgers is None else ledgers / ledger_name(self.graph),
             self.client,
             self.graph,
             experiment.training,
             self.dp,
             experiment.federation.rounds,
-            self._secret("dp.secret", simulated),
+            simulated_secret(experiment.seed, self.client),
             simulated,
+            run=folder.parent.name,
+            lifetime=self.policy.epsilon,
         )
+        self.policy.check_noise(account.dp.sigma)
+        return account
 
     def _client_round(self, round: int) -> ClientRound:
         local = {name: holding.local for name, holding in self.holdings.items()}

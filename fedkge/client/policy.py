@@ -69,7 +69,7 @@ class Policy(Settings):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="the largest privacy.dp.budget or target_epsilon of a run; left out: any",
+        description="the ε of all runs on the same confidential triples together; left out: any",
     )
     delta: float | None = Field(
         default=None, gt=0, lt=1, description="the largest δ; left out: below 1 / confidential triples"
@@ -155,6 +155,10 @@ class Policy(Settings):
             )
         most = self.delta or 1 / max(count, 1)
         self._require(dp.delta is None or dp.delta <= most, "delta", f"privacy.dp.delta = {dp.delta}")
+
+    def check_noise(self, sigma: float) -> None:
+        """Before anything is trained; σ may have been solved for a target."""
+        self._require(sigma >= self.sigma, "sigma", f"σ = {sigma:.3g} for its privacy.dp.target_epsilon")
 
     def check_sums(self, privacy: PrivacySettings, roster: Roster) -> None:
         """Before a key of this client is used."""

@@ -39,11 +39,15 @@ _GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private")
 
 
 class StateFiles:
-    """The states of one client of one run, by round; `durable` ones outlive a power cut."""
+    """The states of one client of one run, by round; `durable` ones outlive a power cut.
 
-    def __init__(self, folder: Path, durable: bool = False) -> None:
+    Privacy ledgers stand in `ledgers`, if they outlive the run, else among the states.
+    """
+
+    def __init__(self, folder: Path, durable: bool = False, ledgers: Path | None = None) -> None:
         self.folder = folder
         self.durable = durable
+        self.ledgers = ledgers
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,10 @@ from fedkge.seeding import draw
 
 __all__ = ["mark", "mark_split", "unrestricted"]
 
-_RULES = "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:@FILE, or column"
+_RULES = (
+    "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:/people/*,/medicine/*, "
+    "predicates:@FILE, or column"
+)
 _DRAW = 0xC0F1D  # tells this draw from others with the same seed
 
 
@@ -92,10 +96,22 @@ def _drawn(count: int, share: float, rng: np.random.Generator) -> BoolArray:
 
 def _predicates(value: str, known: Sequence[str]) -> frozenset[str]:
     listed = _listed(Path(value[1:])) if value.startswith("@") else value.split("|")
-    labels = frozenset(map(respelt, listed))
-    for label in sorted(labels - set(known)):
-        raise UnknownNameError("predicate", label, known)
-    return labels
+    chosen: set[str] = set()
+    for entry in map(respelt, listed):
+        for name in [entry] if entry in known else entry.split(","):
+            chosen |= _matching(name, known)
+    return frozenset(chosen)
+
+
+def _matching(name: str, known: Sequence[str]) -> set[str]:
+    """The label of that name, or all that a pattern fits, in which * is any text."""
+    if name in known:
+        return {name}
+    pattern = re.compile(".*".join(map(re.escape, name.split("*"))))
+    found = {label for label in known if "*" in name and pattern.fullmatch(label)}
+    if not found:
+        raise UnknownNameError("predicate", name, known)
+    return found
 
 
 def _listed(path: Path) -> list[str]:

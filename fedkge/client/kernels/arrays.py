@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ids", "Offsets", "ScoredRows"]
+__all__ = ["Doubles", "Floats", "Ids", "Offsets", "ScoredRows"]
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Ids = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 

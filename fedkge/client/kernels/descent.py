@@ -10,7 +10,7 @@ import numpy as np
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
 
-__all__ = ["Descent", "Moving", "Rule", "move"]
+__all__ = ["Descent", "Moving", "Rule", "move", "move_carrying"]
 
 
 class Moving(NamedTuple):
@@ -88,3 +88,14 @@ def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
         x, g = moving.table[rows[i]], gradient[i]
         for k in range(g.shape[0]):
             x[k] -= rate * g[k]
+
+
+@compiled
+def move_carrying(rate: float, table: Floats, carry: Floats, rows: Ids, gradient: Floats) -> None:
+    """As plain descent, of rows whose last bits stand in a second table: 48 bits in place of 24."""
+    for i in range(rows.shape[0]):
+        x, rest, g = table[rows[i]], carry[rows[i]], gradient[i]
+        for k in range(g.shape[0]):
+            value = np.float64(x[k]) + np.float64(rest[k]) - rate * np.float64(g[k])
+            x[k] = np.float32(value)
+            rest[k] = np.float32(value - np.float64(x[k]))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
 
-__all__ = ["Debts", "Words", "box_muller", "box_muller_rows", "collect_debts"]
+__all__ = ["Debts", "Words", "box_muller", "box_muller_rows", "collect_debts", "snap"]
 
 _QUARTER = np.int32(1 << 30)  # of a turn
 
@@ -18,37 +18,68 @@ Marks = NDArray[np.bool_]
 
 
 @compiled
-def box_muller_rows(first: Words, second: Words, table: Floats, rows: Ids, deviations: Floats) -> None:
-    """The two numbers of a pair of words go to two rows; the last row is alone where the count is odd."""
+def box_muller_rows(
+    first: Words, second: Words, table: Floats, carry: Floats, rows: Ids, deviations: Floats, grid: float
+) -> None:
+    """The two numbers of a pair of words go to two rows; the last row is alone where the count is odd.
+
+    The last bits of a row stand in `carry`; what it becomes is a multiple of `grid`, a power of two.
+    """
     half = first.shape[0]
-    for i in range(rows.shape[0] - half):
-        left, right = rows[i], rows[half + i]
-        for k in range(table.shape[1]):
-            radius = _radius(first[i, k])
-            table[left, k] += deviations[i] * radius * _cosine(second[i, k])
-            table[right, k] += deviations[half + i] * radius * _cosine(np.int32(second[i, k] - _QUARTER))
-    for i in range(rows.shape[0] - half, half):
-        for k in range(table.shape[1]):
-            table[rows[i], k] += deviations[i] * _radius(first[i, k]) * _cosine(second[i, k])
+    width = table.shape[1]
+    noise = np.empty((2, width), dtype=np.float32)
+    for i in range(half):
+        for k in range(width):
+            radius = _radius(first[i, k], second[i, k])
+            noise[0, k] = radius * _cosine(second[i, k])
+            noise[1, k] = radius * _cosine(np.int32(second[i, k] - _QUARTER))
+        _pay(table, carry, rows[i], deviations[i], noise, 0, grid)
+        if half + i < rows.shape[0]:
+            _pay(table, carry, rows[half + i], deviations[half + i], noise, 1, grid)
+
+
+@compiled
+def _pay(
+    table: Floats, carry: Floats, row: int, deviation: np.float32, noise: Floats, side: int, grid: float
+) -> None:
+    inverse = 1 / grid
+    for k in range(table.shape[1]):
+        value = np.float64(table[row, k]) + np.float64(carry[row, k]) + np.float64(deviation * noise[side, k])
+        value = np.floor(value * inverse + 0.5) * grid
+        table[row, k] = np.float32(value)
+        carry[row, k] = np.float32(value - np.float64(table[row, k]))
+
+
+@compiled
+def snap(values: Floats, grid: np.float32) -> None:
+    """Round to multiples of a power of two; what is so large that its last bit is above it stays."""
+    inverse = np.float32(1) / grid
+    for i in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            values[i, k] = np.floor(values[i, k] * inverse + np.float32(0.5)) * grid
 
 
 @compiled
 def box_muller(first: Words, second: Words, deviation: np.float32, left: Floats, right: Floats) -> None:
     """Two words add two normal numbers (Box and Muller, 1958), all in vector registers."""
     for i in range(right.shape[0]):
-        radius = deviation * _radius(first[i])
+        radius = deviation * _radius(first[i], second[i])
         left[i] += radius * _cosine(second[i])
         right[i] += radius * _cosine(np.int32(second[i] - _QUARTER))
     for i in range(right.shape[0], left.shape[0]):  # one more where the count is odd
-        left[i] += deviation * _radius(first[i]) * _cosine(second[i])
+        left[i] += deviation * _radius(first[i], second[i]) * _cosine(second[i])
 
 
 @compiled
-def _radius(word: np.int32) -> np.float32:
-    """√(−2 ln u) to 1e-6 for u = (k + ½) / 2³¹, k the upper 31 bits of the word; at most 6.66."""
-    k = (word >> np.int32(1)) & np.int32(0x7FFFFFFF)
-    bits = np.int32(np.float32(np.float32(k) + np.float32(0.5)).view(np.int32))
-    exponent = np.int32((bits >> np.int32(23)) - np.int32(127 + 31))
+def _radius(word: np.int32, other: np.int32) -> np.float32:
+    """√(−2 ln u) to 1e-6 for u = (k + ½) / 2³⁹; at most 7.44.
+
+    k is the upper 31 bits of the first word and the lower 8 of the other, which no angle uses.
+    """
+    upper = np.float32((word >> np.int32(1)) & np.int32(0x7FFFFFFF))
+    lower = np.float32(other & np.int32(0xFF)) + np.float32(0.5)
+    bits = np.int32(np.float32(upper * np.float32(256) + lower).view(np.int32))
+    exponent = np.int32((bits >> np.int32(23)) - np.int32(127 + 39))
     mantissa = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F800000)).view(np.float32)
     z = (mantissa - np.float32(1)) / (mantissa + np.float32(1))  # ln m = 2 artanh z for m in [1, 2)
     y = z * z
@@ -64,8 +95,9 @@ def _radius(word: np.int32) -> np.float32:
 
 @compiled
 def _cosine(word: np.int32) -> np.float32:
-    """cos(2π · word / 2³²) to 1e-6, as the sine of the rest to a quarter turn."""
-    x = np.float32(0.25) - abs(np.float32(word) * np.float32(2.0**-32))  # in [−¼, ¼]
+    """cos(2π (k + ½) / 2²⁴) to 1e-6, k the upper 24 bits, as the sine of the rest to a quarter turn."""
+    k = np.float32(word >> np.int32(8)) + np.float32(0.5)
+    x = np.float32(0.25) - abs(k * np.float32(2.0**-24))  # in (−¼, ¼), and never 0
     y = x * x
     p = np.float32(-15.094642576822990)
     p = p * y + np.float32(42.058693944897655)

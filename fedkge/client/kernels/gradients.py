@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
+from fedkge.client.kernels.arrays import Doubles, Floats, Ids, ScoredRows
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
 from fedkge.client.kernels.corruption import Batch
@@ -24,11 +24,22 @@ from fedkge.client.kernels.operators import Backward, Operator
 from fedkge.client.kernels.pairwise import (
     candidate_gradients,
     compare_all,
+    sum_candidate_gradients,
     sum_query_gradients,
 )
-from fedkge.client.kernels.scatter import Pairs, add_rows, group, in_order, named_rows, take_rows
+from fedkge.client.kernels.scatter import (
+    Pairs,
+    add_rows,
+    crowded_rows,
+    group,
+    in_order,
+    named_rows,
+    sum_rows,
+    take_rows,
+)
 
 __all__ = [
+    "MOST_ROUNDED",
     "Decoder",
     "EntitySums",
     "Objective",
@@ -39,6 +50,7 @@ __all__ = [
     "triple_gradients",
 ]
 
+MOST_ROUNDED = 16  # parts of a careful sum that are added in single precision
 _CHUNK = 2**22  # floats of projected candidates held at once
 
 
@@ -113,19 +125,23 @@ class TripleGradients:
         """Whether shared negatives turn the passes into matrix products."""
         return self.batch.shared is not None and self.comparison == Comparison.DOT
 
-    def entity_sums(self, table: Floats) -> EntitySums:
-        return EntitySums(self, table)
+    def entity_sums(self, table: Floats, careful: bool = False) -> EntitySums:
+        return EntitySums(self, table, careful)
 
-    def relation_sums(self, num_relations: int) -> RelationSums:
-        return RelationSums(self.relation_rows, self.batch.relations, num_relations)
+    def relation_sums(self, num_relations: int, careful: bool = False) -> RelationSums:
+        return RelationSums(self.relation_rows, self.batch.relations, num_relations, careful)
 
 
 class EntitySums:
-    """Gradients of entity rows, for as few rows at a time as the caller likes."""
+    """Gradients of entity rows, for as few rows at a time as the caller likes.
 
-    def __init__(self, triples: TripleGradients, table: Floats) -> None:
+    Careful ones add more than a few parts in double precision: the error does not grow with the batch.
+    """
+
+    def __init__(self, triples: TripleGradients, table: Floats, careful: bool = False) -> None:
         self.triples = triples
         self.table = table
+        self.careful = careful
         self.anchors = group(triples.batch.anchors, len(table))
         self.pairs, self.given = triples.pairs, triples.candidate_rows
         if triples.multiplied:
@@ -147,14 +163,29 @@ class EntitySums:
             out[:] = 0
             add_rows(self.given, self.pairs, rows, out)
         add_rows(triples.anchor_rows, self.anchors, rows, out)
+        if self.careful:
+            crowded = crowded_rows(self.pairs, self.anchors, rows, MOST_ROUNDED)
+            out[crowded] = self._summed(rows[crowded])
+        return out
+
+    def _summed(self, rows: Ids) -> Doubles:
+        out = np.zeros((len(rows), self.table.shape[1]))
+        triples = self.triples
+        if self.given is None:
+            kind, queries = triples.comparison, triples.queries
+            sum_candidate_gradients(kind, queries, self.table, self.ordered, self.pairs, rows, out)
+        else:
+            sum_rows(self.given, self.pairs, rows, out)
+        sum_rows(triples.anchor_rows, self.anchors, rows, out)
         return out
 
 
 class RelationSums:
-    """Gradients of relation rows."""
+    """Gradients of relation rows; careful ones as those of entities."""
 
-    def __init__(self, source: Floats, relations: Ids, num_relations: int) -> None:
+    def __init__(self, source: Floats, relations: Ids, num_relations: int, careful: bool = False) -> None:
         self.source = source
+        self.careful = careful
         self.pairs = group(relations, num_relations)
 
     def touched(self) -> Ids:
@@ -162,8 +193,12 @@ class RelationSums:
 
     def rows(self, rows: Ids) -> Floats:
         out = np.zeros((len(rows), self.source.shape[1]), dtype=np.float32)
-        add_rows(self.source, self.pairs, rows, out)
-        return out
+        if not self.careful:
+            add_rows(self.source, self.pairs, rows, out)
+            return out
+        sums = out.astype(np.float64)
+        sum_rows(self.source, self.pairs, rows, sums)
+        return sums.astype(np.float32)
 
 
 def triple_gradients(

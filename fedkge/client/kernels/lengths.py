@@ -25,37 +25,55 @@ def norms_of_triples(
     coefficients: Floats,
     anchor_rows: Floats,
     relation_rows: Floats,
+    least: float,
     out: Floats,
 ) -> None:
+    """From coefficients and queries; never below the share `least` of what the parts are apart."""
     sums = np.zeros(table.shape[0], dtype=np.float64)  # of the coefficients of one triple, by entity
+    apart = np.zeros(table.shape[0], dtype=np.float64)  # the same, of their magnitudes
     owner = np.full(table.shape[0], -1, dtype=np.int32)  # the triple that a sum belongs to
     for b in range(out.shape[0]):
         for j in range(candidates.shape[1]):
             e = candidates[b, j]
             if e >= 0:
-                sums[e] = coefficients[b, j] + (sums[e] if owner[e] == b else 0.0)
+                again = owner[e] == b
+                sums[e] = coefficients[b, j] + (sums[e] if again else 0.0)
+                apart[e] = abs(coefficients[b, j]) + (apart[e] if again else 0.0)
                 owner[e] = b
         length = np.sqrt(_square(queries, b))
         anchor = anchors[b]
-        total = _square(anchor_rows, b) + _square(relation_rows, b)
+        total = uncancelled = _square(anchor_rows, b) + _square(relation_rows, b)
         if owner[anchor] == b:
             total += 2 * sums[anchor] * _along(kind, queries, b, table, anchor, anchor_rows)
-        entities = 0.0
+            uncancelled *= 2  # with twice the candidates' own, no less than the square of the sum
+        entities = most = 0.0
         for j in range(candidates.shape[1]):
             e = candidates[b, j]
             if e >= 0 and owner[e] == b:
                 owner[e] = -1  # each entity once
-                part = sums[e]
-                if kind == _L2:  # its coefficients were divided by the distance
-                    part *= compared[b, j] + _ROUNDING * length
-                entities += part * part
-        if kind == _DOT:
-            entities *= length * length
-        elif kind == _L1:
-            entities *= queries.shape[1]
-        elif kind == _MODULUS:
-            entities *= queries.shape[1] // 2
-        out[b] = np.sqrt(max(total + entities, 0.0))
+                # Coefficients of a Euclidean distance were divided by it.
+                unit = compared[b, j] + _ROUNDING * length if kind == _L2 else 1.0
+                entities += (unit * sums[e]) ** 2
+                most += (unit * apart[e]) ** 2
+        factor = _squared_slope(kind, length, queries.shape[1])
+        out[b] = _root(total + factor * entities, least * least * (uncancelled + 2 * factor * most))
+
+
+@compiled
+def _root(square: float, least: float) -> float:
+    """Of the larger one, or of zero; not a number where either is none."""
+    larger = least if square < least else square
+    return np.sqrt(larger + 0 * least) if not larger < 0 else 0.0
+
+
+@compiled
+def _squared_slope(kind: int, length: float, width: int) -> float:
+    """|∂comparison / ∂row|² for a query of that length; Euclidean distances have their own."""
+    if kind == _DOT:
+        return length * length
+    if kind == _L1:
+        return float(width)
+    return float(width // 2) if kind == _MODULUS else 1.0
 
 
 @compiled
@@ -95,15 +113,18 @@ def norms_of_rows(
     candidate_rows: Floats,
     anchor_rows: Floats,
     relation_rows: Floats,
+    least: float,
     out: Floats,
 ) -> None:
     """Where the relation maps candidates there is no closed form, but their gradients are at hand."""
     n, width = candidates.shape[1], anchor_rows.shape[1]
     place = np.full(num_rows, -1, dtype=np.int32)  # where an entity's sum stands
     sums = np.empty((n + 1, width), dtype=np.float64)
+    lengths = np.empty(n + 1, dtype=np.float64)  # of the parts of an entity, added up
     for b in range(out.shape[0]):
         place[anchors[b]] = 0
         used = 1
+        lengths[0] = np.sqrt(_square(anchor_rows, b))
         for k in range(width):
             sums[0, k] = anchor_rows[b, k]
         for j in range(n):
@@ -113,14 +134,17 @@ def norms_of_rows(
             if place[e] < 0:
                 place[e] = used
                 sums[used, :] = 0
+                lengths[used] = 0
                 used += 1
+            lengths[place[e]] += np.sqrt(_square(candidate_rows, b * n + j))
             for k in range(width):
                 sums[place[e], k] += candidate_rows[b * n + j, k]
-        total = _square(relation_rows, b)
+        total = most = _square(relation_rows, b)
         for i in range(used):
+            most += lengths[i] * lengths[i]
             for k in range(width):
                 total += sums[i, k] * sums[i, k]
-        out[b] = np.sqrt(total)
+        out[b] = _root(total, least * least * most)
         place[anchors[b]] = -1
         for j in range(n):
             if candidates[b, j] >= 0:

@@ -39,6 +39,7 @@ LOSSES = {
 
 _SELF_ADVERSARIAL, _MARGIN_RANKING, _LOGISTIC, _BINARY_CROSS_ENTROPY = (int(loss) for loss in Loss)
 _DOT, _L2 = int(Comparison.DOT), int(Comparison.L2)
+_NEAREST = np.float32(1e-15)  # below, the squares of a distance leave float32, and dividing by it is no slope
 
 
 def find_loss(name: str) -> Loss:
@@ -92,21 +93,26 @@ def slopes(
             out[b, j] *= slope
         if kind == _L2:  # ∂|x| = x / |x|: the gradient kernels multiply by x
             for j in range(scores.shape[0]):
-                out[b, j] = out[b, j] / compared[b, j] if compared[b, j] > 0 else np.float32(0)
+                near = not compared[b, j] > _NEAREST
+                out[b, j] = np.float32(0) if near else out[b, j] / compared[b, j]
 
 
 @compiled
 def _loss_and_slopes(
     loss: int, s: Floats, margin: np.float32, temperature: np.float32, slopes: Floats
 ) -> np.float32:
-    """The loss of one triple with scores s (1 + n,), and its slope at each of them."""
+    """The loss of one triple with scores s (1 + n,), and its slope at each of them.
+
+    A triple with a score that is no number asks for nothing.
+    """
     n = s.shape[0] - 1
     count = 0
-    broken = 0
+    broken = int(not s[0] < np.inf)
     for j in range(1, n + 1):
         count += s[j] > -np.inf
-        broken += s[j] != s[j]
+        broken += not s[j] < np.inf
     if broken:
+        slopes[:] = 0  # else they are whatever stood in that memory before
         return np.float32(np.nan)
     share = np.float32(1) / np.float32(max(count, 1))
     if loss == _MARGIN_RANKING:

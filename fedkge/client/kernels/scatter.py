@@ -6,10 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedkge.client.kernels.arrays import Floats, Ids, Offsets
+from fedkge.client.kernels.arrays import Doubles, Floats, Ids, Offsets
 from fedkge.client.kernels.compiled import compiled
 
-__all__ = ["Pairs", "add_rows", "divided_rows", "group", "in_order", "named_rows", "take_rows"]
+__all__ = [
+    "Pairs",
+    "add_rows",
+    "crowded_rows",
+    "divided_rows",
+    "group",
+    "in_order",
+    "named_rows",
+    "sum_rows",
+    "take_rows",
+]
 
 
 class Pairs(NamedTuple):
@@ -102,6 +112,29 @@ def add_rows(source: Floats, pairs: Pairs, rows: Ids, out: Floats) -> None:
             s = source[places[p]]
             for k in range(g.shape[0]):
                 g[k] += s[k]
+
+
+@compiled
+def crowded_rows(first: Pairs, second: Pairs, rows: Ids, most: int) -> Ids:
+    """The places in `rows` of those that more than `most` pairs of the two groups name."""
+    found = np.empty(len(rows), dtype=np.int32)
+    count = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        named = first.starts[row + 1] - first.starts[row] + second.starts[row + 1] - second.starts[row]
+        found[count] = i
+        count += int(named > most)
+    return found[:count]
+
+
+@compiled
+def sum_rows(source: Floats, pairs: Pairs, rows: Ids, out: Doubles) -> None:
+    """As `add_rows`, in double precision: what one pair adds does not depend on how many there are."""
+    starts, places, _ = pairs
+    for i in range(rows.shape[0]):
+        for p in range(starts[rows[i]], starts[rows[i] + 1]):
+            for k in range(out.shape[1]):
+                out[i, k] += source[places[p], k]
 
 
 @compiled

@@ -1,9 +1,9 @@
 """One client's private training over a run: its secret, what it has spent, and when it must stop.
 
 Every release is charged before it leaves the client, on disk, under a digest of everything that it was made
-from. The noise is drawn from the secret and that digest: asked again for the same release, the client gives
-the same bits, at no further cost; asked for another, it draws fresh noise and pays. So a crash, a resume or a
-server that repeats itself can neither cancel noise nor go unpaid.
+from, and with the key of its noise. Asked again for the same release, the client gives the same bits, at no
+further cost; asked for another, it draws fresh noise from the operating system and pays. So a crash, a resume
+or a server that repeats itself can neither cancel noise nor go unpaid. Simulations derive keys from the seed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge import __version__
+from fedkge.client.ledger_file import LedgerFile
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, steps_within
 from fedkge.client.privacy.epoch_plan import Stretch
@@ -59,15 +61,35 @@ def simulated_secret(seed: int, client: int) -> bytes:
 
 @dataclass(frozen=True)
 class Charge:
-    """One release of the model: what it was made from, what it cost, and how it was noised."""
+    """One release of the model: what it was made from, what it cost, and how it was noised.
+
+    A key that is not written down follows from the digest and the secret of a simulation.
+    """
 
     digest: str
     events: tuple[Event, ...]
     noise: str = "none"  # as long as it is under way
+    key: str = ""
+    run: str = ""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Charge:
+        events = PrivacyLedger.from_json(json.dumps(content["events"])).events
+        return cls(events=events, **{key: str(content[key]) for key in ("digest", "noise", "key", "run")})
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "events": json.loads(PrivacyLedger(self.events).to_json())}
 
 
 class PrivacyAccount:
-    """Trains privately, pays first, and leaves confidential triples alone once the budget is spent."""
+    """Trains privately, pays first, and leaves confidential triples alone once a budget is spent.
+
+    Args:
+        path: of the ledger; in a deployment, of all runs on these triples.
+        secret: what the keys of a simulation come from; without effect in a deployment.
+        run: the run that charges are made for, and that `privacy.dp.budget` is for.
+        lifetime: the ε of all runs together, as the operator says.
+    """
 
     def __init__(
         self,
@@ -79,8 +101,12 @@ class PrivacyAccount:
         rounds: int,
         secret: bytes,
         simulated: bool,
+        run: str = "",
+        lifetime: float | None = None,
     ) -> None:
-        self.path = path
+        self.file = LedgerFile(path, durable=not simulated)
+        self.run = run
+        self.lifetime = lifetime
         self.client = client
         self.graph = graph
         self.secret = secret
@@ -93,18 +119,25 @@ class PrivacyAccount:
         self._say(mechanism.check_delta(graph))
         if dp.target_epsilon is not None:
             sigma = mechanism.sigma_within(dp.target_epsilon, self.plan, rounds * self.epochs, self.delta)
-            dp = dp.model_copy(update={"sigma": sigma})
+            budget = dp.target_epsilon if dp.budget is None else min(dp.budget, dp.target_epsilon)
+            dp = dp.model_copy(update={"sigma": sigma, "budget": budget})
         self.dp = dp
         self.mechanism = mechanism_of(dp)
         self.rounds = rounds
         self.charges = self._load()
-        self._room: dict[PrivacyLedger, int] = {}
-        if self.charges and not self._affords(self._dearest()):
-            self._say(self._why_spared())
+        self._room: dict[tuple[PrivacyLedger, float], int] = {}
+        if self.charges and not self._affords(self._last_round()):
+            self._say(self._why_spared(self._last_round()))
 
     @property
     def ledger(self) -> PrivacyLedger:
+        """All that these triples went through."""
         return _added(PrivacyLedger(), (event for charge in self.charges for event in charge.events))
+
+    @property
+    def ledger_of_run(self) -> PrivacyLedger:
+        charges = (charge for charge in self.charges if charge.run == self.run)
+        return _added(PrivacyLedger(), (event for charge in charges for event in charge.events))
 
     def stretch(self, round: int) -> Stretch:
         """The epochs of one round."""
@@ -140,35 +173,54 @@ class PrivacyAccount:
         if term is not None and term_arrays is None:
             raise TypeError("a term needs `term_arrays`: what decides it decides the release")
         memory = memory or {}
-        digest = self._digest(model, settings, round, optimizer, term_arrays or {}, memory)
-        known = any(charge.digest == digest for charge in self.charges)
+        digest = self._digest(model, rng, settings, round, optimizer, term_arrays or {}, memory)
         cost = self.cost(round, memory)
-        spare = not known and not self._affords(cost)
-        secret = derived(self.secret, "round", bytes.fromhex(digest))
-        charges = self.charges
-        if not known and not spare:
-            self._charge((*charges, Charge(digest, cost)))
+        charge = self._charged(digest, cost) if cost else Charge(digest, ())
         result = train_privately(
             model,
             self.graph,
             rng,
             settings,
             self.dp,
-            secret,
+            self._key(charge or Charge(digest, ())),
             optimizer=optimizer,
-            spare=spare,
+            spare=charge is None,
             term=term,
             stretch=self.stretch(round),
             memory=memory,
         )
-        self._say(self._why_spared() if spare else result.why)
-        if not known and not spare:
-            self._charge((*charges, Charge(digest, cost, result.noise)))
+        self._say(result.why if charge else self._why_spared(cost))
+        if charge is not None and charge.events and charge.noise == "none":
+            self._write(replace(charge, noise=result.noise))
         return result
 
-    def _charge(self, charges: tuple[Charge, ...]) -> None:
-        self.charges = charges
-        self._save()
+    def _charged(self, digest: str, cost: tuple[Event, ...]) -> Charge | None:
+        """The charge of a release, which is made now if there is none; None: the budget does not allow it."""
+        with self.file.held():
+            self.charges = self._load()  # another run, or another process, may have paid meanwhile
+            known = next((charge for charge in self.charges if charge.digest == digest), None)
+            if known is not None or not self._affords(cost):
+                return known
+            key = "" if self.simulated else os.urandom(SECRET_BYTES).hex()
+            charge = Charge(digest, cost, key=key, run=self.run)
+            self._save((*self.charges, charge))
+            return charge
+
+    def _write(self, charge: Charge) -> None:
+        """Take the place of the charge with the same digest."""
+        with self.file.held():
+            self._save(tuple(charge if other.digest == charge.digest else other for other in self._load()))
+
+    def _key(self, charge: Charge) -> bytes:
+        """What the noise of a release comes from."""
+        if charge.key:
+            return bytes.fromhex(charge.key)
+        if charge.events and not self.simulated:
+            raise DataError(
+                f"{self.file.path}: a release is charged and its key is gone; other noise for it would "
+                "cancel: restore the file from before it was changed"
+            )
+        return derived(self.secret, "round", bytes.fromhex(charge.digest))
 
     def spent(self) -> float:
         """ε so far, by the mechanism's accountant."""
@@ -186,7 +238,7 @@ class PrivacyAccount:
             "epsilon_rdp": epsilon(events, self.delta, "rdp"),
             "delta": self.delta,
             "budget": self.dp.budget,
-            "budget_spent": not self._affords(self._dearest()),
+            "budget_spent": not self._affords(self._last_round()),
             "events": [[event.sigma, event.rate, event.steps] for event in events],
             "noise": last.noise if last else "none",
             "clip": self.mechanism.bound,
@@ -194,16 +246,17 @@ class PrivacyAccount:
             "validation": self.dp.validation,
         }
 
-    def _dearest(self) -> tuple[Event, ...]:
-        """What one more round of private training costs, were it like the last of the run."""
-        return self.mechanism.cost(self.plan, self.stretch(self.rounds), {})
+    def _last_round(self) -> tuple[Event, ...]:
+        """What one more round of private training costs, were it the last of the run."""
+        return tuple(self.cost(self.rounds, {})[-1:])
 
     def _affords(self, cost: tuple[Event, ...]) -> bool:
-        """Whether a round of that cost stays within the budget."""
-        budget, ledger = self.dp.budget, self.ledger
-        if budget is None:
-            return True
-        if not cost:
+        """Whether a round of that cost stays within the budgets of the run and of these triples."""
+        own, all_runs = self.ledger_of_run, self.ledger
+        return self._within(own, cost, self.dp.budget) and self._within(all_runs, cost, self.lifetime)
+
+    def _within(self, ledger: PrivacyLedger, cost: tuple[Event, ...], budget: float | None) -> bool:
+        if budget is None or not cost:
             return True
         if budget == 0:
             return False
@@ -216,23 +269,26 @@ class PrivacyAccount:
         (event,) = cost
         kinds = {(earlier.sigma, earlier.rate) for earlier in ledger.events}
         if kinds <= {(event.sigma, event.rate)}:
-            return following.steps <= self._steps_within(PrivacyLedger(), event)
-        return event.steps <= self._steps_within(ledger, event)
+            return following.steps <= self._steps_within(PrivacyLedger(), event, budget)
+        return event.steps <= self._steps_within(ledger, event, budget)
 
-    def _steps_within(self, ledger: PrivacyLedger, event: Event) -> int:
-        assert self.dp.budget is not None
-        if ledger not in self._room:
-            self._room[ledger] = steps_within(
-                self.dp.budget, self.delta, ledger.events, event.sigma, event.rate
-            )
-        return self._room[ledger]
+    def _steps_within(self, ledger: PrivacyLedger, event: Event, budget: float) -> int:
+        key = ledger, budget
+        if key not in self._room:
+            self._room[key] = steps_within(budget, self.delta, ledger.events, event.sigma, event.rate)
+        return self._room[key]
 
-    def _why_spared(self) -> str:
-        if not self.dp.budget:
+    def _why_spared(self, cost: tuple[Event, ...]) -> str:
+        if self.dp.budget == 0:
             return ""  # a budget of 0 was never meant to be spent
+        limit = f"privacy.dp.budget = {self.dp.budget or 0:g}"
+        if self._within(self.ledger_of_run, cost, self.dp.budget):
+            limit = (
+                f"the lifetime budget of these triples, epsilon = {self.lifetime:g} in the client's policy"
+            )
         return (
-            f"another round would exceed privacy.dp.budget = {self.dp.budget:g} (ε = {self.spent():.3g} so "
-            "far); from here on it trains on unrestricted triples alone"
+            f"another round would exceed {limit} (ε = {self.spent():.3g} so far); from here on it trains on "
+            "unrestricted triples alone"
         )
 
     def _say(self, what: str) -> None:
@@ -244,16 +300,20 @@ class PrivacyAccount:
     def _digest(
         self,
         model: Model,
+        rng: np.random.Generator,
         settings: TrainingSettings,
         round: int,
         optimizer: State | None,
         term_arrays: Mapping[str, NDArray[Any]],
         memory: State,
     ) -> str:
-        """Everything that decides a release, besides the secret."""
+        """Everything that decides a release, besides the key of its noise."""
         digest = hashlib.blake2b(digest_size=32)
         words = [str(round), settings.model_dump_json(), _json(self.dp), repr(self.mechanism.bound)]
         words.append(_json(model.settings))
+        words.append(json.dumps(rng.bit_generator.state, default=str))
+        if not self.simulated:  # another version may round in another way
+            words.append(__version__)
         arrays: Mapping[str, NDArray[Any]] = {
             **{f"table {name}": table for name, table in model.parameters.items()},
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},
@@ -269,35 +329,17 @@ class PrivacyAccount:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def _save(self) -> None:
-        content = [
-            {
-                "digest": charge.digest,
-                "events": json.loads(PrivacyLedger(charge.events).to_json()),
-                "noise": charge.noise,
-            }
-            for charge in self.charges
-        ]
-        with staged(self.path, private=True, durable=True) as path:
-            path.write_text(json.dumps(content), encoding="utf-8")
+    def _save(self, charges: tuple[Charge, ...]) -> None:
+        self.file.write([charge.to_json() for charge in charges])
+        self.charges = charges
 
     def _load(self) -> tuple[Charge, ...]:
-        if not self.path.exists():
-            return ()
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-            return tuple(
-                Charge(
-                    str(charge["digest"]),
-                    PrivacyLedger.from_json(json.dumps(charge["events"])).events,
-                    str(charge["noise"]),
-                )
-                for charge in content
-            )
+            return tuple(Charge.of(content) for content in self.file.read())
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
-                f"{self.path}: the privacy ledger cannot be read ({error}); what was spent is unknown, so "
-                "start the run anew"
+                f"{self.file.path}: the privacy ledger cannot be read ({error}); what was spent is unknown, "
+                "so restore it; in a simulation, start the run anew"
             ) from error
 
 

@@ -127,7 +127,11 @@ class PrivateStep(ABC):
             block = rows[start : start + step]
             gradient = sums.rows(block) if sums else np.zeros((len(block), table.shape[1]), np.float32)
             noise(block, gradient)
-            self.kernel.apply(name, block, gradient)
+            self.apply(name, block, gradient)
+
+    def apply(self, name: str, rows: Ids, gradient: Floats) -> None:
+        """Move rows of a table against their noised gradients (r, w)."""
+        self.kernel.apply(name, rows, gradient)
 
 
 class Mechanism(ABC):
@@ -315,9 +319,10 @@ def walk(
 
 def row_sums(model: Model, gradients: TripleGradients) -> dict[str, Sums]:
     """The gradients of a batch by table; a model without an encoder has these two, or the first alone."""
-    sums: dict[str, Sums] = {model.entity_table: gradients.entity_sums(model.entity.numpy())}
+    entities = gradients.entity_sums(model.entity.numpy(), careful=True)
+    sums: dict[str, Sums] = {model.entity_table: entities}
     if model.relation_table in model.tables:
-        sums[model.relation_table] = gradients.relation_sums(len(model.relation))
+        sums[model.relation_table] = gradients.relation_sums(len(model.relation), careful=True)
     return sums
 
 

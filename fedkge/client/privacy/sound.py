@@ -22,7 +22,7 @@ from fedkge.client.privacy.mechanism import (
     walk,
 )
 from fedkge.client.privacy.noise import DenseNoise, choose_noise
-from fedkge.client.privacy.norms import triple_norms
+from fedkge.client.privacy.norms import clipping_norms, rounding_share
 from fedkge.client.privacy.sampling import poisson_sample
 from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
@@ -73,7 +73,8 @@ class Sound(Mechanism):
         noise, why = DenseNoise(session.noise), ""
         if session.kernel.term is None:
             tables, optimizer = session.model.tables, session.kernel.optimizer
-            noise, why = choose_noise(self.dp, session.settings, optimizer, session.noise, tables)
+            reach = optimizer.learning_rate * bound / session.plan.batch
+            noise, why = choose_noise(self.dp, session.settings, optimizer, session.noise, tables, reach)
         elif self.dp.noise == "lazy":
             why = "privacy.dp.noise: the strategy's term reads every row at every step; noise is dense"
         step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch)
@@ -86,6 +87,9 @@ class SoundStep(PrivateStep):
 
     With a term, every row moves at every confidential step: were it the rows of the batch alone, the term
     would tell which those are. So its noise must be dense.
+
+    What a triple may move is less than the bound by what rounding could add, before noise, to the difference
+    that it makes.
     """
 
     def __init__(
@@ -116,8 +120,10 @@ class SoundStep(PrivateStep):
         sums: dict[str, Sums] = {}
         loss = 0.0
         if len(batch.anchors):
-            gradients = triple_gradients(model, kernel.objective, batch)
-            clip(gradients, triple_norms(gradients, model.entity.numpy()), self.bound, 1 / self.batch)
+            # In a product of matrices, how one triple is rounded may depend on which others there are.
+            gradients = triple_gradients(model, kernel.objective, batch._replace(shared=None))
+            bound = self.bound / (1 + rounding_share(batch.candidates.shape[1]))
+            clip(gradients, clipping_norms(gradients, model.entity.numpy()), bound, 1 / self.batch)
             sums = row_sums(model, gradients)
             loss = float(gradients.losses.mean(dtype=np.float64))
         for name in model.tables:
@@ -125,8 +131,13 @@ class SoundStep(PrivateStep):
         self.noise.after(self.deviation, kernel.optimizer.learning_rate)
         return loss
 
+    def apply(self, name: str, rows: Ids, gradient: Floats) -> None:
+        if not self.noise.move(name, rows, gradient, self.kernel.optimizer.learning_rate):
+            super().apply(name, rows, gradient)
+
     def finish(self) -> None:
         self.noise.flush()
+        self.noise.check()
 
     def _noised(self, rows: Ids, gradient: Floats) -> None:
         del rows

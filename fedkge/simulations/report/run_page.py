@@ -78,6 +78,12 @@ def scores_table(run: RunFolder) -> PageTable:
         for split in ("valid", "test")
         if run.summary.number("utility", split, "count")
     ]
+    rows += [
+        (f"{split}, {part}", *_score_cells(run.summary.part("utility", "apart", split, part)))
+        for split in ("valid", "test")
+        for part in ("confidential", "unrestricted")
+        if run.summary.number("utility", "apart", split, part, "count")
+    ]
     return PageTable("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedkge.attacks.recorded_run import keep_states
 from fedkge.client.models import MODELS
+from fedkge.client.participant import APART
 from fedkge.client.state import StateFiles
 from fedkge.datasets import Split
 from fedkge.errors import DataError, InputError
@@ -117,6 +118,9 @@ def _serve(
     if is_secure(experiment):
         summary["utility"]["per_client"] = _scores_of_clients(states, experiment.data.clients)
         Records(folder).write_json("summary.json", summary)
+    apart = _scores_apart(states, experiment.data.clients)
+    if apart:
+        _publish_apart(Records(folder), summary, apart)
     if experiment.adversary.record != "off":
         keep_states(folder, states, experiment.data.clients)
     _export(folder, states, experiment.data.clients, summary["utility"]["best_round"])
@@ -135,6 +139,37 @@ def _scores_of_clients(states: Path, num_clients: int) -> dict[str, Any]:
         sums = json.loads(text).items()
         scores[str(client)] = {split: metrics_of(MetricSums.from_json(part)) for split, part in sums}
     return scores
+
+
+def _scores_apart(states: Path, num_clients: int) -> dict[str, dict[str, MetricSums]]:
+    """What confidential and unrestricted triples score, by split, over all clients; nothing without marks."""
+    places = (states / f"client-{client}" / APART for client in range(num_clients))
+    found = [json.loads(place.read_text(encoding="utf-8")) for place in places if place.exists()]
+    return {
+        split: {
+            part: MetricSums.total([MetricSums.from_json(each[split][part]) for each in found])
+            for part in ("confidential", "unrestricted")
+        }
+        for split in (("valid", "test") if found else ())
+    }
+
+
+def _publish_apart(
+    records: Records, summary: dict[str, Any], apart: Mapping[str, Mapping[str, MetricSums]]
+) -> None:
+    """Into metrics.csv and summary.json, where no server of a deployment would have them."""
+    utility = summary["utility"]
+    utility["apart"] = {
+        split: {part: metrics_of(sums) for part, sums in parts.items()} for split, parts in apart.items()
+    }
+    rows = [
+        (utility["best_round"], "all", f"{split} {part}", metric, value)
+        for split, parts in apart.items()
+        for part, sums in parts.items()
+        for metric, value in sums.means().items()
+    ]
+    records.add("metrics", rows)
+    records.write_json("summary.json", summary)
 
 
 def _export(folder: Path, states: Path, num_clients: int, best: int) -> None:
