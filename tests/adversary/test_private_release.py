@@ -18,7 +18,7 @@ from flwr.app import Context, RecordDict
 from fedkge.client.app import leave, resident
 from fedkge.client.models import Model, build_model
 from fedkge.client.participant import Participant
-from fedkge.client.privacy import PrivacyAccount
+from fedkge.client.privacy import PrivacyAccount, train_privately
 from fedkge.client.training.evaluate import evaluate
 from fedkge.datasets import mark, unrestricted, write_graph
 from fedkge.datasets.graph import KnowledgeGraph
@@ -137,7 +137,9 @@ def test_rows_that_no_training_makes_are_refused_in_the_open_too(node: Node, val
     assert steps_of(participant) > 0
 
 
-def test_another_run_goes_on_with_what_is_left_of_the_same_budget(tmp_path: Path) -> None:
+def test_another_run_goes_on_with_what_is_left_of_the_same_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Finding 2: every run had a new ledger, so that whoever named a new run had a new budget."""
     probe = Node(tmp_path / "probe")
     participant = probe.begin("any")
@@ -146,6 +148,13 @@ def test_another_run_goes_on_with_what_is_left_of_the_same_budget(tmp_path: Path
     cost, steps = participant.account.spent(), steps_of(participant)  # type: ignore[union-attr]
     probe.close()
     node = Node(tmp_path / "node", f"epsilon = {cost * 1.05}")
+    spared: list[bool] = []
+
+    def noted(*args: Any, spare: bool, **options: Any) -> Any:
+        spared.append(spare)
+        return train_privately(*args, spare=spare, **options)
+
+    monkeypatch.setattr("fedkge.client.privacy.account.train_privately", noted)
     for run in ("one", "two", "three"):
         participant = node.begin(run, f"privacy.dp.budget={cost * 1.05}")
         joined(participant)
@@ -153,6 +162,7 @@ def test_another_run_goes_on_with_what_is_left_of_the_same_budget(tmp_path: Path
             asked(participant, round)
         assert steps_of(participant) == steps  # of the first round of the first run
         assert participant.account.spent() <= cost * 1.05  # type: ignore[union-attr]
+    assert spared == [False, True, True, True, True, True]
     node.close()
 
 
