@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedkge.crypto import Roster
+from fedkge.crypto.union.table import MAX_CELLS
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, RefusedError, SettingError
 from fedkge.experiment import DPSettings, Experiment, PrivacySettings, Settings
@@ -51,6 +52,12 @@ class Policy(Settings):
         default=16384, ge=1, description='the most names that a client may look up here, with union = "oprf"'
     )
     table_rows: int = Field(default=2**20, ge=1, description="the most rows of a shared table")
+    max_cells: int = Field(
+        default=2**21,
+        ge=1,
+        le=MAX_CELLS,
+        description="the most cells, of 24 bytes, of a table that this client fills for a union",
+    )
     rounds: int = Field(default=1000, ge=1, description="the most rounds of a run")
     message_mb: int = Field(default=512, ge=1, description="the largest message from the server, in MB")
     strategies: tuple[str, ...] = Field(
@@ -101,6 +108,7 @@ class Policy(Settings):
             min_holders=1,
             query_budget=2**31,
             table_rows=2**31,
+            max_cells=MAX_CELLS,
             rounds=2**31,
             message_mb=2**20,
             own_scores=True,

@@ -301,7 +301,10 @@ class SecureParticipant(Participant):
         if name not in self._unions:
             labels = common_labels(self.model, self.graph, name)
             roster = self.secrets.keyring.roster
-            session = union_session(roster, self.run, name, self.experiment.privacy)
+            session = replace(
+                union_session(roster, self.run, name, self.experiment.privacy),
+                max_cells=self.policy.max_cells,
+            )
             kind, _ = UNION_MODES[self.experiment.privacy.union]
             union = kind(session, self.client, self.secrets.keyring.identity, self.secrets.journal, labels)
             if name in self.secrets.notes:
