@@ -32,7 +32,6 @@ class PastSums:
     scored: dict[str, int] = field(
         default_factory=dict
     )  # the round it trained last -> the round of the scores
-    tested: dict[str, int] = field(default_factory=dict)  # the round it went back to -> that of the test
     masked: dict[str, str] = field(default_factory=dict)  # round -> digest of its step
     revealed: dict[str, str] = field(default_factory=dict)
 
@@ -42,14 +41,6 @@ class PastSums:
             raise RefusedError(
                 f"scores of round {round} are asked for, and this client has trained nothing since it gave "
                 f"those of round {self.scored[str(trained)]}"
-            )
-
-    def test(self, best: int, round: int) -> None:
-        """As for `score`: one state is tested in one sum."""
-        if self.tested.setdefault(str(best), round) != round:
-            raise RefusedError(
-                f"a test of the rows of round {best} is asked for in round {round}, and this client gave it "
-                f"in round {self.tested[str(best)]}"
             )
 
     def mask(self, round: int, digest: str) -> None:
