@@ -119,7 +119,7 @@ def test_a_message_larger_than_the_policy_s_is_not_read(tmp_path: Path) -> None:
     assert "`message_mb = 1`" in str(deployment.ask(0, "query.join", large))
 
 
-@pytest.mark.parametrize(("cells", "line"), [(2**21 + 1, ""), (2**22, ""), (3000, "max_cells = 2999")])
+@pytest.mark.parametrize(("cells", "line"), [(2**21 + 4, ""), (2**22, ""), (3000, "max_cells = 2999")])
 def test_a_table_with_more_cells_than_the_policy_s_is_not_filled(
     cells: int, line: str, tmp_path: Path
 ) -> None:
