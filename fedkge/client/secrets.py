@@ -180,6 +180,6 @@ def _past_sums(stored: bytes, folder: Path) -> PastSums:
 
 def _unreadable(folder: Path, error: Exception) -> DataError:
     return DataError(
-        f"{folder}: this identity's journal cannot be read ({error}); use the version of fedkge that wrote it, "
-        "or make a new identity"
+        f"{folder}: this identity's journal cannot be read ({error}); use the version of fedkge that wrote "
+        "it, or make a new identity"
     )

@@ -11,6 +11,8 @@ import pytest
 
 from fedkge.client.journal_file import JOURNAL, JournalFile
 from fedkge.client.keyring import allow_run, create_identity
+from fedkge.client.policy import Policy
+from fedkge.client.secrets import Secrets
 from fedkge.client.secure import SecureParticipant
 from fedkge.errors import DataError, FederationError
 from fedkge.metrics import TRAINING
@@ -135,6 +137,15 @@ def test_a_lost_or_old_journal_is_noticed(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).chmod(0o600)
     with pytest.raises(DataError, match="cannot be read"):
         JournalFile(tmp_path)
+
+
+def test_a_journal_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, small())
+    journal = JournalFile(deployment.keys(0))
+    journal.write({"trial sums": b'{"unheard of": {}}'})
+    journal.close()
+    with pytest.raises(DataError, match="use the version of fedkge that wrote it"):
+        Secrets(deployment.keys(0), 0, "trial", Policy(), durable=True)
 
 
 def test_one_process_at_a_time_uses_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ def only(*rows: int) -> dict[str, Table]:
 def test_refused_steps_change_nothing(tmp_path: Path, totals: list[Total]) -> None:
     """Findings 9 and 11: a second join emptied what a client knew; a refused step left a union unusable."""
     deployment = interrupted(tmp_path)
-    said = {"last": ["delta", 1, [0, 1, 2, 3, 4]]}  # as it is, so that a request gets as far as it can
+    # True, so that a request gets as far as it can.
+    said = {"last": ["delta", 1, [0, 1, 2, 3, 4]], "next": named("delta", 3)}
     rounds = {"keep": [], "settled": 0, **said}
     blank = {"relation": Table(np.arange(3, dtype=np.int32), np.zeros((3, 8), np.float32))}
     attempts = {
