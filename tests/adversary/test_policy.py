@@ -100,8 +100,8 @@ def test_confidential_statements_are_not_trained_on_without_noise(
             deployment.ask(0, "query.join", Download(0, metadata=HELLO), experiment=small(*changes, *more))
         )
 
-    assert '`confidential = "sound"`, and the run has privacy.dp.mode = "off"' in reason()
-    assert '`confidential = "sound"`' in caplog.text
+    assert '`confidential = "guaranteed"`, and the run has privacy.dp.mode = "off"' in reason()
+    assert '`confidential = "guaranteed"`' in caplog.text
     assert 'privacy.dp.mode = "paper"' in reason("privacy.dp.mode=paper")
     assert "without noise" in reason("privacy.dp.sigma=1.0", "privacy.dp.validation=all")
     assert reason("privacy.dp.sigma=1.0").startswith("Upload(")
