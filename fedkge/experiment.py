@@ -220,7 +220,10 @@ class DPSettings(Settings):
         default=1.0, gt=0, allow_inf_nan=False, description="noise, as a multiple of the clipping bound"
     )
     target_epsilon: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="sets σ so that the whole run stays below it"
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="sets σ so that the whole run stays below it; a budget too",
     )
     clip: float | None = Field(
         default=None,
