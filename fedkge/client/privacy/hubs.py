@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 from pydantic import Field
@@ -93,8 +93,9 @@ class Hubs(Mechanism):
 
     # What it costs.
 
-    def first_epoch(self, total: int) -> int:
-        return total - max(1, ceil(self.options.phase * total))
+    @property
+    def phase(self) -> float:
+        return self.options.phase
 
     def steps_in(self, plan: EpochPlan, epoch: int, total: int) -> int:
         """The steps, spread evenly over the epochs of the phase."""
@@ -104,10 +105,6 @@ class Hubs(Mechanism):
         passed, epochs = epoch - first, total - first
         steps = self.options.steps
         return (passed + 1) * steps // epochs - passed * steps // epochs
-
-    def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
-        """Only the end of a run has taken all steps."""
-        return plan.confidential_steps == 0 or stretch.first + stretch.count >= stretch.total
 
     def sigmas(self, unknown: bool) -> tuple[float, float, float]:
         """Noise per sensitivity of the choice, of the start, and of one step; 1 / σ² adds up."""

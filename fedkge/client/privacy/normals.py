@@ -1,4 +1,4 @@
-"""Randomness that nobody without the client's secret can predict: a keystream, and normal numbers made of it.
+"""Randomness that nobody without the client's secret can predict: normal numbers and samples of a keystream.
 
 General-purpose generators can be continued by whoever has seen enough of their output; noise that can be
 subtracted again protects nothing.
@@ -7,6 +7,7 @@ subtracted again protects nothing.
 from __future__ import annotations
 
 import hashlib
+from math import log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fedkge.client.kernels.gaussian import Words, box_muller, box_muller_rows
 from fedkge.crypto.masks import STREAMS, fastest_stream
 from fedkge.errors import SettingError
 
-__all__ = ["SECRET_BYTES", "Keystream", "derived"]
+__all__ = ["SECRET_BYTES", "Keystream", "derived", "poisson_sample"]
 
 SECRET_BYTES = 32
 _CHUNK_BYTES = 1 << 18  # words and the numbers that they become stay in the second-level cache
@@ -108,3 +109,22 @@ class Keystream:
         self._following = derived(key, "following")
         self._cipher = STREAMS[fastest_stream()](derived(key, "stream"))
         self._left = self._bytes_per_key
+
+
+def poisson_sample(stream: Keystream, count: int, rate: float) -> NDArray[np.int64]:
+    """The places, out of `count`, that draws of probability `rate` chose.
+
+    The gaps between chosen places are geometric: drawing them costs as much as the sample, not as the whole.
+    """
+    if rate >= 1:
+        return np.arange(count)
+    chosen: list[NDArray[np.int64]] = []
+    last = -1
+    while last < count:
+        left = count - last
+        draws = int(rate * left + 6 * sqrt(rate * left)) + 8
+        gaps = np.log(stream.uniforms(draws)) / log1p(-rate)
+        places = last + np.cumsum(1 + np.minimum(gaps, count).astype(np.int64))
+        chosen.append(places[places < count])
+        last = int(places[-1])
+    return np.concatenate(chosen)
