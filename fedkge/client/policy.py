@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from fedkge.client.privacy.mechanism import mechanism_of
 from fedkge.crypto import Roster
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, RefusedError, SettingError
@@ -24,6 +25,7 @@ __all__ = ["POLICY", "Policy"]
 
 POLICY = "policy.toml"
 ANY = "any"
+GUARANTEED = "guaranteed"
 
 Union = Literal["private", "oprf", "hashed", "plain"]
 
@@ -61,8 +63,8 @@ class Policy(Settings):
         description="whether a strategy that shares nothing may show the server this client's own scores",
     )
     confidential: str = Field(
-        default="sound",
-        description='the DP mode that confidential triples need; with "none" they may be used without',
+        default=GUARANTEED,
+        description='what confidential triples need: "guaranteed" (any DP mode whose ε is), a mode, or "none"',
     )
     sigma: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="the least noise of that mode")
     epsilon: float | None = Field(
@@ -138,7 +140,10 @@ class Policy(Settings):
         marked = any(graph.marks(split).any() for split in ("train", "valid", "test"))
         if not marked or self.confidential == "none":
             return
-        self._require(dp.mode == self.confidential, "confidential", f"privacy.dp.mode = {_toml(dp.mode)}")
+        accepted = dp.mode == self.confidential
+        if self.confidential == GUARANTEED:
+            accepted = dp.mode != "off" and mechanism_of(dp).guaranteed
+        self._require(accepted, "confidential", f"privacy.dp.mode = {_toml(dp.mode)}")
         self._require(
             dp.validation == "unrestricted",
             "confidential",
