@@ -1,22 +1,23 @@
 """An audit of private training: canary triples are planted, training is watched, ε is bounded from below.
 
-The adversary is the one that DP is about: it sees the tables after every round, may send others before it, may
-ask again, knows every triple but the coins that decided which canaries are in, and guesses those.
+The adversary is the one that DP is about: it sees the tables after every round, may send others before it,
+may ask again, knows every triple but the coins that decided which canaries are in, and guesses those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from fedkge.attacks.canaries.attackers import ATTACKERS, Answer
+from fedkge.attacks.canaries.attackers import ATTACKERS, COMPARING, Answer
 from fedkge.attacks.canaries.canary_bound import Bound, lower_bound
 from fedkge.attacks.canaries.planting import Planted, plant
-from fedkge.attacks.canaries.servers import Passive, Server
+from fedkge.attacks.canaries.servers import Passive, Server, Turn
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import PrivacyAccount, mechanism_of
 from fedkge.client.training.optimizers import State
@@ -60,7 +61,7 @@ class _Client:
         """One round, as often as the server asks for it."""
         tables, memory, answers = self.model.tables, self.memory, []
         for ask in range(server.asks):
-            server.send(planted, tables, round, ask, rng)
+            server.send(planted, tables, Turn(round, ask, rng))
             before = {name: table.copy() for name, table in tables.items()}
             known = draw(self.seed, _DRAW, round)  # a server knows how unrestricted triples are drawn
             result = self.account.train(self.model, known, self.training, round, None, memory=memory)
@@ -90,15 +91,14 @@ def audit(
     rng, server = draw(seed, _DRAW), server or Passive()
     planted = planting(graph, num_canaries, rng)
     public = unrestricted(planted.graph) if mechanism_of(dp).hides_counts else planted.graph
-    scores = {name: np.zeros(num_canaries) for name in ATTACKERS}
+    attackers = {**ATTACKERS, **COMPARING} if server.asks > 1 else ATTACKERS
+    scores = {name: np.zeros(num_canaries) for name in attackers}
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "ledger.json"
-        secret = rng.bytes(32)
-        account = PrivacyAccount(file, 0, planted.graph, training, dp, rounds, secret, simulated=True)
+        account = _account(Path(folder), planted.graph, training, dp, rounds, rng.bytes(32), server.paid)
         client = _Client(build_model(model, public, seed), account, training, seed)
         for round in range(1, rounds + 1):
             answers = client.answer(server, planted, round, rng)
-            for name, watch in ATTACKERS.items():
+            for name, watch in attackers.items():
                 scores[name] += watch(planted, client.model, answers)
     claimed, delta = account.spent(), account.delta
     return [
@@ -112,3 +112,26 @@ def audit(
         )
         for name, guesses in scores.items()
     ]
+
+
+def _account(
+    folder: Path,
+    graph: KnowledgeGraph,
+    training: TrainingSettings,
+    dp: DPSettings,
+    rounds: int,
+    secret: bytes,
+    paid: int,
+) -> PrivacyAccount:
+    """The account of a client; noise for a target is for a run in which every round is paid so often.
+
+    It has no budget: what is asked for is answered, and the claim is what was spent.
+    """
+
+    def opened(dp: DPSettings) -> PrivacyAccount:
+        return PrivacyAccount(folder / "ledger.json", 0, graph, training, dp, rounds, secret, simulated=True)
+
+    if dp.target_epsilon is None:
+        return opened(dp)
+    sigma = opened(dp).dp.sigma * sqrt(paid)
+    return opened(dp.model_copy(update={"sigma": sigma, "target_epsilon": None}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 from fedkge.attacks.canaries.planting import Planted
 from fedkge.client.kernels.arrays import Floats
 
-__all__ = ["SERVERS", "Colliding", "Extreme", "Inconsistent", "Passive", "Server", "Starting"]
+__all__ = ["SERVERS", "Colliding", "Extreme", "Inconsistent", "Passive", "Server", "Starting", "Turn"]
 
 Tables = dict[str, Floats]
+
+
+class Turn(NamedTuple):
+    """Which round is asked for, how often it was before, and what a server draws from."""
+
+    round: int
+    ask: int
+    rng: np.random.Generator
 
 
 class Server(ABC):
@@ -22,20 +30,22 @@ class Server(ABC):
     Attributes:
         model: the model whose gradients its rows are made for.
         asks: how often it asks for each round; the client is as it was before, but for the rows sent.
+        paid: how many of these are different questions, which cost.
     """
 
     model: ClassVar[str] = "TransE"
     asks: ClassVar[int] = 1
+    paid: ClassVar[int] = 1
 
     @abstractmethod
-    def send(self, planted: Planted, tables: Tables, round: int, ask: int, rng: np.random.Generator) -> None:
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
         """Write the rows of a client's tables, in place."""
 
 
 class Passive(Server):
     """Leaves rows as the client made them."""
 
-    def send(self, planted: Planted, tables: Tables, round: int, ask: int, rng: np.random.Generator) -> None:
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
         """Nothing."""
 
 
@@ -47,10 +57,10 @@ class Extreme(Server):
 
     magnitudes = (2.5e5, 4e3)
 
-    def send(self, planted: Planted, tables: Tables, round: int, ask: int, rng: np.random.Generator) -> None:
-        size = np.float32(self.magnitudes[round % len(self.magnitudes)])
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
+        size = np.float32(self.magnitudes[turn.round % len(self.magnitudes)])
         for table in tables.values():
-            table[:] = size * rng.choice(np.array([-1, 1], dtype=np.float32), size=table.shape)
+            table[:] = size * turn.rng.choice(np.array([-1, 1], dtype=np.float32), size=table.shape)
         if len(planted.crowd):
             head, relation, tail = planted.crowd.T
             tables["entity"][planted.canaries[:, 0], 0] = 4 * size  # of one sign where the crowd moves
@@ -61,34 +71,36 @@ class Extreme(Server):
 class Colliding(Server):
     """Every canary's gradient has one number of shared rows for itself; all others meet in one or vanish.
 
-    Under DistMult: heads are unit vectors, the relation and the hub are ones.
+    Under DistMult: heads are multiples of unit vectors, relations and tails are ones. Scores are so low that
+    a loss looks at the statement and hardly at its negatives.
     """
 
     model = "DistMult"
+    low = -4.0  # the scores of canaries
 
-    def send(self, planted: Planted, tables: Tables, round: int, ask: int, rng: np.random.Generator) -> None:
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
         entity, relation = tables["entity"], tables["relation"]
-        numbers = axes(planted, entity.shape[1])
-        entity[:], relation[:] = 0, 1
-        entity[planted.canaries[:, 2]] = 1
-        entity[planted.canaries[:, 0], numbers] = self.sign(ask)
-        if len(planted.crowd):
-            entity[planted.crowd[:, 2]] = 1
-            entity[planted.crowd[:, 0], -1] = 1
+        sign = self.sign(turn.ask)
+        entity[:], relation[:] = 0, sign
+        for triples in (planted.canaries, planted.crowd):
+            entity[triples[:, 2]] = 1
+        entity[planted.canaries[:, 0], axes(planted, entity.shape[1])] = self.low * sign
+        entity[planted.crowd[:, 0], -1] = self.low * sign
 
     def sign(self, ask: int) -> float:
-        """Of the heads."""
+        """Of relations, and of what canaries ask of them."""
         del ask
         return 1.0
 
 
 class Inconsistent(Colliding):
-    """Asks for each round three times: as `colliding`, with canaries turned round, and as at first.
+    """Asks for each round three times: as `colliding`, with all signs turned round, and as at first.
 
     Noise that serves twice cancels in the difference of the first two answers.
     """
 
     asks = 3
+    paid = 2
 
     def sign(self, ask: int) -> float:
         return -1.0 if ask == 1 else 1.0
@@ -97,16 +109,16 @@ class Inconsistent(Colliding):
 class Starting(Server):
     """Under TransE, every canary's pair differs in one number of its own: where its relation is to start."""
 
-    def send(self, planted: Planted, tables: Tables, round: int, ask: int, rng: np.random.Generator) -> None:
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
+        del turn
+        for table in tables.values():
+            table[:] = 0
         entity = tables["entity"]
-        entity[:] = 0
-        others = planted.graph.train[~planted.graph.marks("train")]
-        entity[others[:, 0], -1] = -1  # unrestricted pairs are of length 1
         entity[planted.canaries[:, 0], axes(planted, entity.shape[1])] = -1
 
 
 def axes(planted: Planted, width: int) -> NDArray[np.int64]:
-    """(m,) the number of a row that each canary has, for itself where rows are wide enough; never the last."""
+    """(m,) the column of each canary, for itself where rows are wide enough; never the last."""
     numbers: NDArray[np.int64] = np.arange(len(planted.canaries)) % (width - 1)
     return numbers
 
