@@ -48,6 +48,16 @@ def _along_gradient(planted: Planted, model: Model, answers: Sequence[Answer]) -
     return total
 
 
+def _along_head(planted: Planted, model: Model, answers: Sequence[Answer]) -> Scores:
+    """The same for its head alone, which no other canary has: what others do to shared rows is left out."""
+    total = np.zeros(len(planted.canaries))
+    for answer in answers:
+        width = answer.before["entity"].shape[1]
+        slopes, moves = _slopes(planted, model, answer.before), _moves(planted, answer)
+        total += _along(slopes[:, :width], moves[:, :width])
+    return total
+
+
 def _difference(planted: Planted, model: Model, answers: Sequence[Answer]) -> Scores:
     """The first two answers of a round, less one another: what they have in common, noise too, is gone."""
     first, second = (_moves(planted, answer) for answer in answers[:2])
@@ -77,5 +87,9 @@ def _along(slopes: Tensor, moves: Tensor) -> Scores:
     return along
 
 
-ATTACKERS: dict[str, Watcher] = {"touched rows": _touched, "along the gradient": _along_gradient}
+ATTACKERS: dict[str, Watcher] = {
+    "touched rows": _touched,
+    "along the gradient": _along_gradient,
+    "along its head's": _along_head,
+}
 COMPARING: dict[str, Watcher] = {"difference of answers": _difference}  # of a round that is asked for twice

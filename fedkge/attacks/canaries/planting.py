@@ -50,8 +50,9 @@ def plant_at_hub(
     heads = first + np.arange(num_canaries + crowd)
     hub = first + len(heads)
     triples = np.stack([heads, np.full_like(heads, relation), np.full_like(heads, hub)], axis=1)
-    open_triples = np.array([[heads[-1], relation, heads[-2]]])[: int(known)].reshape(-1, 3)
-    names = [f"canary-{i}" for i in range(num_canaries)] + [f"crowd-{i}" for i in range(crowd)] + ["hub"]
+    open_triples = np.array([[heads[-1], relation, hub + 1]])[: int(known)]
+    names = [f"canary-{i}" for i in range(num_canaries)] + [f"crowd-{i}" for i in range(crowd)]
+    names += ["hub", "known"]
     return _planted(
         graph, names, ["pooled"], triples[:num_canaries], triples[num_canaries:], open_triples, rng
     )

@@ -66,6 +66,14 @@ class Extreme(Server):
             tables["entity"][planted.canaries[:, 0], 0] = 4 * size  # of one sign where the crowd moves
             tables["entity"][head] = tables["entity"][tail] - tables["relation"][relation]
             tables["entity"][head, 0] += size
+            self._fit_known(planted, tables)
+
+    @staticmethod
+    def _fit_known(planted: Planted, tables: Tables) -> None:
+        """Unrestricted triples of the crowd's relation fit perfectly: they move nothing."""
+        known = planted.graph.train[~planted.graph.marks("train")]
+        head, relation, tail = known[np.isin(known[:, 1], planted.crowd[:, 1])].T
+        tables["entity"][tail] = tables["entity"][head] + tables["relation"][relation]
 
 
 class Colliding(Server):
