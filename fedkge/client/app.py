@@ -100,22 +100,27 @@ def _arrive(context: Context) -> Participant:
     keys = Path(str(config["keys"])) if "keys" in config else None
     simulated = bool(config.get("simulated", False))
     policy = Policy.simulated() if simulated else _policy(config)
-    if keys is not None and not experiment.privacy.secure_aggregation:
-        raise RefusedError(
-            "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
-            "take 'keys' out of the node config to take part without"
-        )
+    _check_keys(keys, experiment)
     policy.check_experiment(experiment)
     graph = load_graph(Path(str(config["data"])))
     policy.check_data(graph, experiment.dp_of(client))
     folder = Path(str(config["state"])) / f"run-{run}" / f"client-{client}"
-    ledgers = None if simulated else keys or Path(str(config["state"]))
+    ledgers = None if simulated else keys or Path(str(config["state"])) / f"client-{client}"
     files = StateFiles(folder, durable=not simulated, ledgers=ledgers)
     if experiment.privacy.secure_aggregation:
         return SecureParticipant(
             client, graph, experiment, files, every_round, run, keys, simulated, policy=policy
         )
     return Participant(client, graph, experiment, files, every_round, simulated, policy=policy)
+
+
+def _check_keys(keys: Path | None, experiment: Experiment) -> None:
+    """A node with keys shows nothing in the open, whatever the run says."""
+    if keys is not None and not experiment.privacy.secure_aggregation:
+        raise RefusedError(
+            "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
+            "take 'keys' out of the node config to take part without"
+        )
 
 
 def _policy(config: Mapping[str, Any]) -> Policy:

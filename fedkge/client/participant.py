@@ -26,7 +26,7 @@ from fedkge.client.holdings import (
     triples_behind,
 )
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.ledger_file import ledger_name
+from fedkge.client.ledger_file import LEDGER
 from fedkge.client.models import Model
 from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
@@ -352,7 +352,7 @@ class Participant:
         )
 
     def _keep_apart(self) -> None:
-        """What confidential and unrestricted triples score apart: for whoever simulates, and for no server."""
+        """What confidential and unrestricted triples score apart: for whoever simulates, for no server."""
         parts: dict[str, dict[str, Any]] = {}
         for split in ("valid", "test"):
             ranks = evaluate(self.model, self.graph, split, self.experiment.evaluation).ranks
@@ -382,7 +382,7 @@ class Participant:
             return None
         experiment, folder, ledgers = self.experiment, self.files.folder, self.files.ledgers
         account = PrivacyAccount(
-            folder / "ledger.json" if ledgers is None else ledgers / ledger_name(self.graph),
+            (folder if ledgers is None else ledgers) / LEDGER,
             self.client,
             self.graph,
             experiment.training,

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from fedkge.client.privacy.mechanism import mechanism_of
 from fedkge.crypto import Roster
+from fedkge.crypto.union.table import MAX_CELLS
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, RefusedError, SettingError
 from fedkge.experiment import DPSettings, Experiment, PrivacySettings, Settings
@@ -53,6 +54,12 @@ class Policy(Settings):
         default=16384, ge=1, description='the most names that a client may look up here, with union = "oprf"'
     )
     table_rows: int = Field(default=2**20, ge=1, description="the most rows of a shared table")
+    max_cells: int = Field(
+        default=2**21,
+        ge=1,
+        le=MAX_CELLS,
+        description="the most cells, of 24 bytes, of a table that this client fills for a union",
+    )
     rounds: int = Field(default=1000, ge=1, description="the most rounds of a run")
     message_mb: int = Field(default=512, ge=1, description="the largest message from the server, in MB")
     strategies: tuple[str, ...] = Field(
@@ -64,7 +71,7 @@ class Policy(Settings):
     )
     confidential: str = Field(
         default=GUARANTEED,
-        description='what confidential triples need: "guaranteed" (any DP mode whose ε is), a mode, or "none"',
+        description='what confidential triples need: "guaranteed" (a DP mode whose ε is), a mode, or "none"',
     )
     sigma: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="the least noise of that mode")
     epsilon: float | None = Field(
@@ -103,6 +110,7 @@ class Policy(Settings):
             min_holders=1,
             query_budget=2**31,
             table_rows=2**31,
+            max_cells=MAX_CELLS,
             rounds=2**31,
             message_mb=2**20,
             own_scores=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,7 +165,7 @@ def test_rows_that_lazy_noise_would_drown_in_get_dense_noise() -> None:
 
 @pytest.mark.parametrize("noise", ["lazy", "dense"])
 def test_the_last_bits_of_what_leaves_tell_nothing(noise: str) -> None:
-    """Mironov (2012): from rows of zero, every number that leaves is a multiple of one public power of two."""
+    """Mironov (2012): from rows of zero, what leaves are multiples of one public power of two."""
     model = build_model(ModelSettings(name="TransE", dim=8), unrestricted(GRAPH), 0)
     for table in model.tables.values():
         table[:] = 0

@@ -44,7 +44,7 @@ class HubOptions(Settings):
     phase: float = Field(
         default=0.2, gt=0, le=1, description="the share of a run's epochs, its last ones, that have them"
     )
-    negatives: int = Field(default=32, ge=1, description="of a confidential triple in each of these steps")
+    negatives: int = Field(default=64, ge=1, description="of a confidential triple in each of these steps")
     learning_rate: float = Field(default=0.03, gt=0, description="of the first of these steps; decays to 0")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of these steps")
     average: float = Field(

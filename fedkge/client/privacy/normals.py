@@ -73,13 +73,11 @@ class Keystream:
         rows: Ids,
         deviations: Floats,
         carry: Floats | None = None,
-        grid: float = 2.0**-60,
     ) -> None:
         """Add independent normal numbers to some rows of a table, of one deviation per row.
 
         Args:
             carry: the last bits of the rows, which float32 has no room for.
-            grid: a power of two that all numbers become multiples of.
         """
         carry = np.zeros_like(table) if carry is None else carry
         width = table.shape[1]
@@ -89,7 +87,7 @@ class Keystream:
             pairs = -(-len(rows[part]) // 2) * width
             words = self._words(2 * pairs)
             halves = words[:pairs].reshape(-1, width), words[pairs:].reshape(-1, width)
-            box_muller_rows(*halves, table, carry, rows[part], deviations[part], grid)
+            box_muller_rows(*halves, table, carry, rows[part], deviations[part])
 
     def _words(self, count: int) -> Words:
         """The next words, until the next call."""

@@ -59,7 +59,6 @@ class Sound(Mechanism):
     """The algorithm of Han et al. (2022), mended until its guarantee holds."""
 
     Options = SoundOptions
-    options: SoundOptions
     summary = "every confidential triple is clipped with its negatives, and every row is noised"
     guaranteed = True
 
@@ -72,8 +71,13 @@ class Sound(Mechanism):
                 "by rule"
             )
 
+    @property
+    def schedule(self) -> SoundOptions:
+        """Its own options; a subclass with others takes these as they are by default."""
+        return self.options if isinstance(self.options, SoundOptions) else SoundOptions()
+
     def first_epoch(self, total: int) -> int:
-        return total - max(1, ceil(self.options.phase * total))
+        return total - max(1, ceil(self.schedule.phase * total))
 
     def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
         """Where unrestricted triples are trained on first, only the end of a run has taken all steps."""
@@ -132,7 +136,7 @@ class Sound(Mechanism):
         step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch)
         step.why = why
         steps = self.steps_of(session.plan, session.stretch)
-        step.averaged_from = steps - int(self.options.average * steps)
+        step.averaged_from = steps - int(self.schedule.average * steps)
         return step
 
 
