@@ -1,44 +1,36 @@
 """An audit of private training: canary triples are planted, training is watched, ε is bounded from below.
 
-The adversary is the one that DP is about: it sees the tables after every round, knows every triple but the
-coins that decided which canaries are in, and guesses those. A canary has a relation and two entities of its
-own, declared in the vocabulary whether or not it is in, as a rare statement of a real graph would.
+The adversary is the one that DP is about: it sees the tables after every round, may send others before it,
+may ask again, knows every triple but the coins that decided which canaries are in, and guesses those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch.nn.functional import normalize
 
+from fedkge.attacks.canaries.attackers import ATTACKERS, COMPARING, Answer
 from fedkge.attacks.canaries.canary_bound import Bound, lower_bound
-from fedkge.client.kernels.arrays import Floats
+from fedkge.attacks.canaries.planting import Planted, plant
+from fedkge.attacks.canaries.servers import Passive, Server, Turn
 from fedkge.client.models import Model, build_model
-from fedkge.client.privacy import mechanism_of, train_privately
-from fedkge.client.privacy.accountant import PrivacyLedger, epsilon
-from fedkge.datasets.graph import IntArray, KnowledgeGraph
+from fedkge.client.privacy import PrivacyAccount, mechanism_of
+from fedkge.client.training.optimizers import State
+from fedkge.datasets import unrestricted
+from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.seeding import draw
 
-__all__ = ["ATTACKERS", "CanaryAudit", "Planted", "audit", "plant"]
+__all__ = ["CanaryAudit", "Planting", "audit"]
 
 _DRAW = 0xA0D17  # tells these draws from others with the same seed
 
-Tables = Mapping[str, Floats]
-Watcher = Callable[["Planted", Model, Tables, Tables], NDArray[np.float64]]
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A graph with canaries, and the coins that the attacker wants to know."""
-
-    graph: KnowledgeGraph
-    canaries: IntArray  # (m, 3)
-    included: NDArray[np.bool_]  # (m,)
+Planting = Callable[[KnowledgeGraph, int, np.random.Generator], Planted]
 
 
 @dataclass(frozen=True)
@@ -58,21 +50,24 @@ class CanaryAudit:
         return self.bound.epsilon > self.claimed
 
 
-def plant(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) -> Planted:
-    """Declare the canaries' labels, and let each of them into the confidential triples by a fair coin."""
-    entities, relations = graph.num_entities, graph.num_relations
-    numbers = np.arange(num_canaries)
-    canaries = np.stack([entities + 2 * numbers, relations + numbers, entities + 2 * numbers + 1], axis=1)
-    included = rng.random(num_canaries) < 0.5
-    marks = np.concatenate([graph.marks("train"), np.ones(int(included.sum()), dtype=bool)])
-    planted = KnowledgeGraph.from_ids(
-        f"{graph.name} with canaries",
-        (*graph.entity_labels, *(f"canary-{i}-{end}" for i in numbers for end in ("head", "tail"))),
-        (*graph.relation_labels, *(f"canary-{i}" for i in numbers)),
-        {"train": np.concatenate([graph.train, canaries[included].astype(np.int32)])},
-        {"train": marks},
-    )
-    return Planted(planted, canaries.astype(np.int32), included)
+class _Client:
+    """A client under audit: it charges every release, and keeps what its mechanism keeps."""
+
+    def __init__(self, model: Model, account: PrivacyAccount, training: TrainingSettings, seed: int) -> None:
+        self.model, self.account, self.training, self.seed = model, account, training, seed
+        self.memory: State = {}
+
+    def answer(self, server: Server, planted: Planted, round: int, rng: np.random.Generator) -> list[Answer]:
+        """One round, as often as the server asks for it."""
+        tables, memory, answers = self.model.tables, self.memory, []
+        for ask in range(server.asks):
+            server.send(planted, tables, Turn(round, ask, rng))
+            before = {name: table.copy() for name, table in tables.items()}
+            known = draw(self.seed, _DRAW, round)  # a server knows how unrestricted triples are drawn
+            result = self.account.train(self.model, known, self.training, round, None, memory=memory)
+            answers.append(Answer(before, {name: table.copy() for name, table in tables.items()}))
+            self.memory = result.memory
+        return answers
 
 
 def audit(
@@ -84,47 +79,59 @@ def audit(
     rounds: int = 4,
     num_canaries: int = 1000,
     seed: int = 0,
+    server: Server | None = None,
+    planting: Planting = plant,
 ) -> list[CanaryAudit]:
-    """Train for some rounds of `training.local_epochs`, and let every attacker guess from all iterates."""
-    rng = draw(seed, _DRAW)
-    planted = plant(graph, num_canaries, rng)
-    trained = build_model(model, planted.graph, seed)
-    scores = {name: np.zeros(num_canaries) for name in ATTACKERS}
-    mechanism = mechanism_of(dp)
-    ledger, delta = PrivacyLedger(), mechanism.delta(planted.graph)
-    for _ in range(rounds):
-        before = {name: table.copy() for name, table in trained.tables.items()}
-        result = train_privately(trained, planted.graph, rng, training, dp, secret=rng.bytes(32))
-        for event in result.events:
-            ledger = ledger.add(event)
-        for name, watch in ATTACKERS.items():
-            scores[name] += watch(planted, trained, before, trained.tables)
-    claimed = epsilon(ledger.events, delta, mechanism.accountant)
+    """Train for some rounds of `training.local_epochs`, and let every attacker guess from all answers.
+
+    Args:
+        server: what sends rows; left out: one that leaves them alone.
+        planting: what puts canaries into the graph.
+    """
+    rng, server = draw(seed, _DRAW), server or Passive()
+    planted = planting(graph, num_canaries, rng)
+    public = unrestricted(planted.graph) if mechanism_of(dp).hides_counts else planted.graph
+    attackers = {**ATTACKERS, **COMPARING} if server.asks > 1 else ATTACKERS
+    scores = {name: np.zeros(num_canaries) for name in attackers}
+    with TemporaryDirectory() as folder:
+        account = _account(Path(folder), planted.graph, training, dp, rounds, rng.bytes(32), server.paid)
+        client = _Client(build_model(model, public, seed), account, training, seed)
+        for round in range(1, rounds + 1):
+            answers = client.answer(server, planted, round, rng)
+            for name, watch in attackers.items():
+                scores[name] += watch(planted, client.model, answers)
+    claimed, delta = account.spent(), account.delta
     return [
         CanaryAudit(
-            dp.mode, dp.sigma, name, claimed, delta, lower_bound(guesses, planted.included, delta, rng)
+            dp.mode,
+            account.dp.sigma,
+            name,
+            claimed,
+            delta,
+            lower_bound(guesses, planted.included, delta, rng),
         )
         for name, guesses in scores.items()
     ]
 
 
-def _touched(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
-    """Whether the row of the canary's own relation moved: no other statement asks it to."""
-    del model
-    relations = planted.canaries[:, 1]
-    moved: NDArray[np.bool_] = (before["relation"][relations] != after["relation"][relations]).any(axis=1)
-    return moved.astype(np.float64)
+def _account(
+    folder: Path,
+    graph: KnowledgeGraph,
+    training: TrainingSettings,
+    dp: DPSettings,
+    rounds: int,
+    secret: bytes,
+    paid: int,
+) -> PrivacyAccount:
+    """The account of a client; noise for a target is for a run in which every round is paid so often.
 
+    It has no budget: what is asked for is answered, and the claim is what was spent.
+    """
 
-def _along_gradient(planted: Planted, model: Model, before: Tables, after: Tables) -> NDArray[np.float64]:
-    """How far the canary's rows went where its score rises; which negatives it met is not known."""
-    head, relation, tail = planted.canaries.T
-    parts = (("entity", head), ("relation", relation), ("entity", tail))
-    rows = [torch.from_numpy(before[name][ids]).requires_grad_() for name, ids in parts]
-    slopes = torch.cat(torch.autograd.grad(model.score(*rows).sum(), rows), dim=1)  # (m, 3 w)
-    moves = torch.from_numpy(np.concatenate([after[name][ids] - before[name][ids] for name, ids in parts], 1))
-    along: NDArray[np.float64] = (normalize(slopes, dim=1) * moves).sum(1).double().numpy()
-    return along
+    def opened(dp: DPSettings) -> PrivacyAccount:
+        return PrivacyAccount(folder / "ledger.json", 0, graph, training, dp, rounds, secret, simulated=True)
 
-
-ATTACKERS: dict[str, Watcher] = {"touched rows": _touched, "along the gradient": _along_gradient}
+    if dp.target_epsilon is None:
+        return opened(dp)
+    sigma = opened(dp).dp.sigma * sqrt(paid)
+    return opened(dp.model_copy(update={"sigma": sigma, "target_epsilon": None}))

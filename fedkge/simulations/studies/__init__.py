@@ -6,6 +6,7 @@ A recipe is called with a scale, a seed and a folder; what the folder has alread
 from __future__ import annotations
 
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
+from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
 from fedkge.simulations.studies.dpkge.dpkge_audit import privacy_audit
 from fedkge.simulations.studies.dpkge.dpkge_clusters import clustering
@@ -38,6 +39,7 @@ RECIPES: dict[str, Recipe] = {
     "dpkge-attacker": attacker_ranks,
     "dpkge-neighbours": neighbouring_graphs,
     "dpkge-audit": privacy_audit,
+    "dpkge-active-audit": active_audit,
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,

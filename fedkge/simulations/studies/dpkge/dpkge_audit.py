@@ -12,7 +12,7 @@ from fedkge.simulations.studies.dpkge.dpkge_cells import Mode, graph_of
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 
-__all__ = ["privacy_audit"]
+__all__ = ["BOUNDS", "audit_row", "privacy_audit"]
 
 _ALL = 10**9  # a batch that holds every confidential triple
 _WAYS: tuple[tuple[Mode, int], ...] = (("paper", 0), ("sound", 64), ("sound", _ALL))
@@ -21,10 +21,10 @@ _MODEL = ModelSettings(
 )  # no margin: a canary's own score leads its gradient
 
 
-_BOUNDS = (Quantity("epsilon", "ε claimed or guaranteed"), Quantity("at_least", "ε at least"))
+BOUNDS = (Quantity("epsilon", "ε claimed or guaranteed"), Quantity("at_least", "ε at least"))
 
 
-@study(_BOUNDS, within=("attacker",), seeds={"quick": 1, "full": 1})
+@study(BOUNDS, within=("attacker",), seeds={"quick": 1, "full": 1})
 def privacy_audit(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """Lower bounds on ε (95 % confidence) beside what is claimed or guaranteed, from planted canaries.
 
@@ -54,13 +54,13 @@ def _audited(mode: Mode, batch: int, sigma: float, canaries: int, seed: int) -> 
         del cache
         graph = graph_of("UMLS", 0.5)
         audits = audit(graph, _MODEL, training, dp, rounds=4, num_canaries=canaries, seed=seed)
-        return [_row(one) for one in audits]
+        return [audit_row(one) for one in audits]
 
     name = {0: "√N", _ALL: "all"}.get(batch, str(batch))
     return TableCell({"mode": mode, "batch": name, "sigma": sigma, "seed": seed}, measure, f"{canaries}")
 
 
-def _row(audited: CanaryAudit) -> Row:
+def audit_row(audited: CanaryAudit) -> Row:
     return {
         "attacker": audited.attacker,
         "epsilon": audited.claimed,
