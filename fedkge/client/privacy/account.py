@@ -310,7 +310,7 @@ class PrivacyAccount:
     ) -> str:
         """Everything that decides a release, besides the key of its noise."""
         digest = hashlib.blake2b(digest_size=32)
-        words = [str(round), settings.model_dump_json(), _json(self.dp), repr(self.mechanism.bound)]
+        words = [repr(self.stretch(round)), settings.model_dump_json(), _json(self.dp)]
         words.append(_json(model.settings))
         words.append(json.dumps(rng.bit_generator.state, default=str))
         if not self.simulated:  # another version may round in another way

@@ -102,7 +102,7 @@ class HubStep(PrivateStep):
         rate = schedule.learning_rate * (1 - self.done / schedule.steps)
         for name, moved in self.moved.items():
             moved.move(gradients[name], schedule.momentum, self.variance, rate)
-            self._apply_term(name, moved)
+            self._apply_term(self._names[name], moved)
         self.done += 1
         if self.done > schedule.steps - schedule.averaged:
             self.num_averaged += 1
@@ -132,11 +132,16 @@ class HubStep(PrivateStep):
         done, variance = memory["hubs.progress"].tolist()
         self.done, self.variance = int(done), float(variance)
 
-    def _tables(self) -> dict[str, Floats]:
-        """By the vocabulary that their rows belong to: a model without an encoder has these two, or one."""
+    @property
+    def _names(self) -> dict[str, str]:
+        """Tables by the vocabulary of their rows: a model without an encoder has these two, or one."""
         model = self.kernel.model
         names = {"entity": model.entity_table, "relation": model.relation_table}
-        return {key: model.tables[name] for key, name in names.items() if name in model.tables}
+        return {key: name for key, name in names.items() if name in model.tables}
+
+    def _tables(self) -> dict[str, Floats]:
+        tables = self.kernel.model.tables
+        return {key: tables[name] for key, name in self._names.items()}
 
     def _apply_term(self, name: str, moved: Moved) -> None:
         """The strategy's term depends on what is public and on the model alone."""

@@ -189,3 +189,17 @@ def test_a_secret_is_drawn_once_and_is_the_client_s_alone(tmp_path: Path) -> Non
 def test_simulated_secrets_differ_by_client_and_seed() -> None:
     secrets = {simulated_secret(seed, client) for seed in (0, 1) for client in (0, 1)}
     assert len(secrets) == 4
+
+
+def test_a_run_of_other_length_makes_another_release(tmp_path: Path, marked) -> None:
+    """The bound by rule, and what a mechanism does in a round, depend on how many rounds a run has."""
+    releases, steps = [], []
+    for rounds in (10, 40):
+        settings = DPSettings(mode="sound", sigma=50.0)
+        path = tmp_path / "ledger.json"
+        account = PrivacyAccount(path, 0, marked, SETTINGS, settings, rounds, bytes(32), simulated=False)
+        releases.append(np.frombuffer(trained(account, marked), dtype=np.float32))
+        steps.append(account.ledger.steps)
+    assert steps[1] == 2 * steps[0]
+    moves = [release - fresh(marked).tables["entity"].ravel() for release in releases]
+    assert abs(np.corrcoef(moves)[0, 1]) < 0.5  # noise of its own

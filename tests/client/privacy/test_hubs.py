@@ -163,6 +163,35 @@ def test_noise_on_a_grid_is_normal_and_whole() -> None:
     assert np.mean(np.abs(noisy / GRID) > 6) == pytest.approx(1 - erf(sqrt(2)), rel=0.15)
 
 
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_a_triple_says_the_same_bit_for_bit_whatever_another_one_is(name: str, size: float) -> None:
+    """|C| is public: one triple stands in the place of another, and no other vector is rounded otherwise."""
+    graph = umls()
+    model = build_model(ModelSettings(name=name, dim=9), unrestricted(graph), 0)
+    for table in model.tables.values():
+        table[:] = np.random.default_rng(2).normal(size=table.shape) * size
+    triples = graph.train[:61].copy()
+    other = triples.copy()
+    other[7, [0, 2]] = [11, 11]
+    places = {
+        "entity": np.arange(graph.num_entities),
+        "relation": np.arange(graph.num_relations),
+    }
+    vectors = []
+    for train in (triples, other):
+        world = replace(graph, train=train, confidential={})
+        rng = np.random.default_rng(5)
+        with np.errstate(all="ignore"), one_thread():
+            sampler = NegativeSampler(world, TRAINING.model_copy(update={"filter_negatives": False}))
+            batch = sampler.batch(np.arange(len(train)), rng)
+            gradients = triple_gradients(model, KernelStep(model, TRAINING).objective, batch)
+            parts = unit_gradients(model.entity.numpy(), gradients, places)
+        vectors.append(np.concatenate([part for _, part, _ in parts], axis=1))
+    changed = (vectors[0] != vectors[1]).any(axis=1)
+    assert changed.sum() <= 1
+
+
 # Nothing but chosen rows hears of confidential triples.
 
 
