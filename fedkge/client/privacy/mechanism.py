@@ -66,10 +66,10 @@ class TrainingSession:
         plan: EpochPlan,
         kernel: KernelStep,
         secret: bytes,
-        stretch: Stretch,
-        memory: State,
+        stretch: Stretch | None = None,
+        memory: State | None = None,
     ) -> None:
-        self.stretch, self.memory = stretch, memory
+        self.stretch, self.memory = stretch or Stretch.whole(settings.local_epochs), memory or {}
         self.model, self.graph, self.rng, self.settings = model, graph, rng, settings
         self.plan, self.kernel = plan, kernel
         self.choices = Keystream(derived(secret, "choices"))
