@@ -140,7 +140,7 @@ def plain_step(graph: KnowledgeGraph, case: Case) -> Callable[[Batch], float]:
 def sound_step(graph: KnowledgeGraph, case: Case) -> Callable[[Batch], float]:
     model = build_model(MODEL, graph, 0)
     kernel = KernelStep(model, case.settings)
-    dp = DPSettings(noise=case.noise)  # type: ignore[arg-type]
+    dp = DPSettings(mode="sound", noise=case.noise)  # type: ignore[arg-type]
     noise, why = choose_noise(dp, case.settings, kernel.optimizer, Keystream(bytes(32)), model.tables)
     assert not why
     return SoundStep(kernel, noise, SIGMA, CLIP, case.batch).confidential

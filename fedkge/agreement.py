@@ -24,7 +24,7 @@ __all__ = ["Acted", "plan_of", "run_name", "union_session", "weights_digest"]
 _SCALARS = {
     "delta": TRAINING.num_words,
     "valid": RANKING.num_words,
-    "test": 2 * RANKING.num_words + DIGEST_WORDS,
+    "test": RANKING.num_words + DIGEST_WORDS,
 }
 _BOUND = (
     "best",

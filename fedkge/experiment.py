@@ -207,17 +207,21 @@ class EvaluationSettings(Settings):
 class DPSettings(Settings):
     """How a client trains on its confidential triples; the section alone switches it on.
 
-    `paper` is Algorithm 1 of Han et al. (2022) as printed, whose ε is a claim; `sound` mends it.
+    `paper` is Algorithm 1 of Han et al. (2022) as printed, whose ε is a claim; `sound` mends it; `hubs`
+    spends the budget where confidential triples pool.
     """
 
     section = "privacy.dp"
     mode: str = Field(
-        default="sound",
-        description="`sound` carries a guarantee; the ε of `paper` is only a claim",
+        default="hubs",
+        description="`hubs` and `sound` carry a guarantee; the ε of `paper` is only a claim",
     )
     options: dict[str, Any] = Field(default={}, description="of a mode that has some of its own")
     sigma: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="noise, as a multiple of the clipping bound"
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="noise per sensitivity: of each step in `sound` and `paper`, of the whole run in `hubs`",
     )
     target_epsilon: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="sets σ so that the whole run stays below it"
@@ -226,7 +230,7 @@ class DPSettings(Settings):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="bounds one triple's gradient; left out: 0.03 in `sound`, a percentile in `paper`",
+        description="bounds one triple's gradient; left out: by rule in `sound`, a percentile in `paper`",
     )
     percentile: float = Field(
         default=20.0, gt=0, le=100, description="of `paper`, over the norms of each batch, without `clip`"

@@ -28,6 +28,7 @@ from fedkge.plugins import Registry
 from fedkge.simulations.cli.main import app
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.studies import RECIPES
+from tests.adversary.defences import DEFENCES
 from tests.documents import (
     CHANGELOG,
     CONTRIBUTING,
@@ -329,6 +330,60 @@ def test_an_anchor_is_made_as_on_github(tmp_path: Path) -> None:
         "# Keys, `K` and masks\n\n```sh\n# no heading\n```\n\n## R2.5: who – what?\n", encoding="utf-8"
     )
     assert anchors_of(page) == {"keys-k-and-masks", "r25-who--what"}
+
+
+# The tests that they name.
+
+NAMED_TEST = re.compile(r"\btest_\w+(?:\.py|…)?")
+
+
+@cache
+def known_tests() -> tuple[set[str], set[str]]:
+    """Files of tests, and tests."""
+    paths = list((ROOT / "tests").rglob("*.py"))
+    functions = (re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")) for path in paths)
+    return {path.name for path in paths}, {name for names in functions for name in names}
+
+
+def is_known_test(name: str) -> bool:
+    files, tests = known_tests()
+    if name.endswith("…"):
+        return any(test.startswith(name[:-1]) for test in tests)
+    return name in files if name.endswith(".py") else name in tests
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tests_that_a_document_names_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert [test for test in NAMED_TEST.findall(text) if not is_known_test(test)] == []
+    assert [path for path in re.findall(r"\btests/[\w/]+(?:\.py)?", text) if not (ROOT / path).exists()] == []
+
+
+def test_a_test_that_does_not_exist_is_found() -> None:
+    assert is_known_test("test_documents.py")
+    assert is_known_test("test_a_test_that_…")
+    for name in ("test_no_such.py", "test_no_such_test", "test_no_such_test_…"):
+        assert not is_known_test(name)
+
+
+@pytest.mark.parametrize("name", ["README.md", "SECURITY.md"])
+def test_every_guarantee_names_a_test(name: str) -> None:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    promises = [line for line in lines if re.match(r"\| \*\*guaranteed\*\*", line, re.IGNORECASE)]
+    promises += [line for line in lines if line.startswith("|") and "**mended**" in line]
+    assert len(promises) >= 3
+    for line in promises:
+        assert NAMED_TEST.search(line) or re.search(r"`tests/\w+", line), line
+
+
+def test_what_is_called_mended_is_shown_to_need_what_mends_it() -> None:
+    """Each row of SECURITY.md names a test that fails without the defence, as test_defences.py shows."""
+    shown = {test.split("::")[0].rpartition("/")[2] for each in DEFENCES.values() for test in each.tests}
+    shown.add("test_flower.py")  # a plain SuperNode beside it, which runs what it is sent
+    rows = [line for line in (ROOT / "SECURITY.md").read_text("utf-8").splitlines() if "**mended**" in line]
+    assert len(rows) >= 12
+    for row in rows:
+        assert shown & set(NAMED_TEST.findall(row)), row
 
 
 def test_contributors_are_told_of_every_target_of_make() -> None:

@@ -100,11 +100,7 @@ def _arrive(context: Context) -> Participant:
     keys = Path(str(config["keys"])) if "keys" in config else None
     simulated = bool(config.get("simulated", False))
     policy = Policy.simulated() if simulated else _policy(config)
-    if keys is not None and not experiment.privacy.secure_aggregation:
-        raise RefusedError(
-            "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
-            "take 'keys' out of the node config to take part without"
-        )
+    _check_keys(keys, experiment)
     policy.check_experiment(experiment)
     graph = load_graph(Path(str(config["data"])))
     policy.check_data(graph, experiment.dp_of(client))
@@ -116,6 +112,15 @@ def _arrive(context: Context) -> Participant:
             client, graph, experiment, files, every_round, run, keys, simulated, policy=policy
         )
     return Participant(client, graph, experiment, files, every_round, simulated, policy=policy)
+
+
+def _check_keys(keys: Path | None, experiment: Experiment) -> None:
+    """A node with keys shows nothing in the open, whatever the run says."""
+    if keys is not None and not experiment.privacy.secure_aggregation:
+        raise RefusedError(
+            "this node has keys for secure aggregation, but the run has privacy.secure_aggregation = false; "
+            "take 'keys' out of the node config to take part without"
+        )
 
 
 def _policy(config: Mapping[str, Any]) -> Policy:

@@ -1,4 +1,4 @@
-"""What a file needs that must never be forgotten: one writer at a time, and a mark that outlives old copies."""
+"""What a file that must not be forgotten needs: one writer at a time, and a mark that outlives copies."""
 
 from __future__ import annotations
 

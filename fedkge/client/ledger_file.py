@@ -86,7 +86,7 @@ class LedgerFile:
         if self.durable:
             self._mark.check(
                 counter,
-                f"{self.path}: an old copy, or none, of a privacy ledger: {{counter}} entries where {{newest}} "
-                f"were made; {_REMEDY}",
+                f"{self.path}: an old copy, or none, of a privacy ledger: {{counter}} entries where "
+                f"{{newest}} were made; {_REMEDY}",
             )
         return counter, charges

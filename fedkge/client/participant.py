@@ -352,7 +352,7 @@ class Participant:
         )
 
     def _keep_apart(self) -> None:
-        """What confidential and unrestricted triples score apart: for whoever simulates, and for no server."""
+        """What confidential and unrestricted triples score apart: for whoever simulates, for no server."""
         parts: dict[str, dict[str, Any]] = {}
         for split in ("valid", "test"):
             ranks = evaluate(self.model, self.graph, split, self.experiment.evaluation).ranks

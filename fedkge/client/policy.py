@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from fedkge.client.privacy.mechanism import mechanism_of
 from fedkge.crypto import Roster
+from fedkge.crypto.union.table import MAX_CELLS
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, RefusedError, SettingError
 from fedkge.experiment import DPSettings, Experiment, PrivacySettings, Settings
@@ -24,6 +26,7 @@ __all__ = ["POLICY", "Policy"]
 
 POLICY = "policy.toml"
 ANY = "any"
+GUARANTEED = "guaranteed"
 
 Union = Literal["private", "oprf", "hashed", "plain"]
 
@@ -51,6 +54,12 @@ class Policy(Settings):
         default=16384, ge=1, description='the most names that a client may look up here, with union = "oprf"'
     )
     table_rows: int = Field(default=2**20, ge=1, description="the most rows of a shared table")
+    max_cells: int = Field(
+        default=2**21,
+        ge=1,
+        le=MAX_CELLS,
+        description="the most cells, of 24 bytes, of a table that this client fills for a union",
+    )
     rounds: int = Field(default=1000, ge=1, description="the most rounds of a run")
     message_mb: int = Field(default=512, ge=1, description="the largest message from the server, in MB")
     strategies: tuple[str, ...] = Field(
@@ -61,8 +70,8 @@ class Policy(Settings):
         description="whether a strategy that shares nothing may show the server this client's own scores",
     )
     confidential: str = Field(
-        default="sound",
-        description='the DP mode that confidential triples need; with "none" they may be used without',
+        default=GUARANTEED,
+        description='what confidential triples need: "guaranteed" (a DP mode whose ε is), a mode, or "none"',
     )
     sigma: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="the least noise of that mode")
     epsilon: float | None = Field(
@@ -101,6 +110,7 @@ class Policy(Settings):
             min_holders=1,
             query_budget=2**31,
             table_rows=2**31,
+            max_cells=MAX_CELLS,
             rounds=2**31,
             message_mb=2**20,
             own_scores=True,
@@ -138,7 +148,10 @@ class Policy(Settings):
         marked = any(graph.marks(split).any() for split in ("train", "valid", "test"))
         if not marked or self.confidential == "none":
             return
-        self._require(dp.mode == self.confidential, "confidential", f"privacy.dp.mode = {_toml(dp.mode)}")
+        accepted = dp.mode == self.confidential
+        if self.confidential == GUARANTEED:
+            accepted = dp.mode != "off" and mechanism_of(dp).guaranteed
+        self._require(accepted, "confidential", f"privacy.dp.mode = {_toml(dp.mode)}")
         self._require(
             dp.validation == "unrestricted",
             "confidential",

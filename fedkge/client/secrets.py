@@ -87,9 +87,7 @@ class Secrets:
             self.journal = Journal.from_bytes(stored.pop("journal")) if "journal" in stored else Journal()
             self._runs: list[str] = json.loads(stored.pop("runs", b"[]"))
         except (MessageError, ValueError) as error:
-            raise DataError(
-                f"{folder}: this identity's journal cannot be read ({error}); make a new identity"
-            ) from error
+            raise _unreadable(folder, error) from error
         policy.check_run(self.run, self._runs, allowed_runs(folder))
         self._others = {
             name: content for name, content in stored.items() if not name.startswith(f"{self.run} ")
@@ -107,7 +105,7 @@ class Secrets:
             elif kind == "tables":
                 self.tables = stored[name]
             elif kind == "sums":
-                self.sums = PastSums(**json.loads(stored[name]))
+                self.sums = _past_sums(stored[name], folder)
 
     def answered(self, question: str) -> Messages | None:
         """The answer to the last question, if this is that question again: it is the same, to the bit."""
@@ -171,3 +169,17 @@ class Secrets:
             yield
         finally:
             self.seconds += time.perf_counter() - start
+
+
+def _past_sums(stored: bytes, folder: Path) -> PastSums:
+    try:
+        return PastSums(**json.loads(stored))
+    except (TypeError, ValueError) as error:
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder}: this identity's journal cannot be read ({error}); use the version of fedkge that wrote "
+        "it, or make a new identity"
+    )

@@ -226,7 +226,7 @@ class SecureParticipant(Participant):
         self._require_union()
         metadata = super().test(download).metadata
         digest = np.frombuffer(bytes.fromhex(metadata["digest"]), dtype="<u4")
-        words = [_ranking(metadata, "valid"), _ranking(metadata, "test"), digest.astype(np.uint32)]
+        words = [_ranking(metadata, "test"), digest.astype(np.uint32)]
         masked = self._masked(download, "test", np.concatenate(words), lambda: self._keep_scores(metadata))
         return replace(masked, metadata={"privacy": metadata["privacy"]} if "privacy" in metadata else {})
 
@@ -299,7 +299,10 @@ class SecureParticipant(Participant):
         if name not in self._unions:
             labels = common_labels(self.model, self.graph, name)
             roster = self.secrets.keyring.roster
-            session = union_session(roster, self.run, name, self.experiment.privacy)
+            session = replace(
+                union_session(roster, self.run, name, self.experiment.privacy),
+                max_cells=self.policy.max_cells,
+            )
             kind, _ = UNION_MODES[self.experiment.privacy.union]
             union = kind(session, self.client, self.secrets.keyring.identity, self.secrets.journal, labels)
             if name in self.secrets.notes:

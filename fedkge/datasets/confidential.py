@@ -19,8 +19,8 @@ from fedkge.seeding import draw
 __all__ = ["mark", "mark_split", "unrestricted"]
 
 _RULES = (
-    "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:/people/*,/medicine/*, "
-    "predicates:@FILE, or column"
+    "a share such as 0.5, random:0.5, relation:0.5, predicates:LABEL|LABEL, predicates:/people/*,/medicine/*"
+    ", predicates:@FILE, or column"
 )
 _DRAW = 0xC0F1D  # tells this draw from others with the same seed
 

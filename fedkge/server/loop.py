@@ -40,6 +40,7 @@ class RunState:
     round: int = 0
     best_round: int = 0
     best_mrr: float = -1.0
+    best_valid: Mapping[str, Any] | None = None  # the validation scores that made it the best
     stale: int = 0  # evaluations since the best one
     target_round: int | None = None
     target_bytes: int | None = None
@@ -172,6 +173,7 @@ class Federation:
         mrr, state = total.means().get("mrr", 0.0), self.state
         if mrr > state.best_mrr or not total.count:  # nothing to choose by: the last round stands
             state.best_round, state.best_mrr, state.stale = round, mrr if complete else -1.0, 0
+            state.best_valid = total.to_json()
         else:
             state.stale += 1
         target = self.settings.target_mrr
@@ -180,21 +182,24 @@ class Federation:
         self._observe(mrr=mrr)
 
     def test(self, setup: float, joined: float) -> Outcome:
-        """Every client goes back to the best round and ranks its test triples."""
+        """Every client goes back to the best round and ranks its test triples.
+
+        Validation scores are those that chose the round: summed once more, over other clients, the two sums
+        would differ by single clients' scores.
+        """
         state = self.state
         final = self.sums.final(state.round, state.best_round)
-        splits = {"valid": final.valid, "test": final.test}
-        for split, scores in splits.items():
-            self._note_scores(state.best_round, split, scores)
+        self._note_scores(state.best_round, "test", final.test)
+        valid = MetricSums.from_json(state.best_valid) if state.best_valid else MetricSums.total([])
         state.crypto += self.sums.seconds
         privacy = self.sums.privacy(state.clipped / state.values if state.values else 0.0)
         return Outcome(
             state,
-            final.valid.total,
+            valid,
             final.test.total,
             {
-                client: {split: scores.by_client[client] for split, scores in splits.items()}
-                for client in final.test.by_client
+                client: {"valid": final.valid[client], "test": scores}
+                for client, scores in final.test.by_client.items()
             },
             final.digests,
             self.sums.outcome(self.tables),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from fedkge.client.secure import SecureParticipant
 from fedkge.covers import KEY_SIZE, check_claimed, thin_rows
 from fedkge.crypto import SharedTable
 from fedkge.datasets import load_graph
-from fedkge.errors import RefusedError
-from fedkge.exchange import Download, Upload
+from fedkge.errors import FederationError, RefusedError
+from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment, PrivacySettings
 from fedkge.metrics import TRAINING
 from fedkge.server.sums import SecureSums
@@ -27,6 +26,7 @@ from tests.simulations.mishaps import failing, failures
 from tests.simulations.secure.settings import FIVE, Make
 
 WORDS = slice(0, -TRAINING.num_words)
+SPARSE = "data.dataset=synthetic:entities=150,relations=4,triples=160"
 
 
 @pytest.fixture
@@ -205,17 +205,20 @@ def test_a_server_that_shares_rows_of_too_few_is_refused_by_clients(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 8 as a server would try it: settings that it was told, and a list that does not keep them."""
-    advertise = SecureParticipant.advertise
+    count = SecureSums._count
 
-    def told(self: SecureParticipant, download: Download) -> Upload:
-        tables = {
-            name: replace(table, holders=np.full(len(table), 2)) for name, table in download.tables.items()
-        }
-        return advertise(self, replace(download, tables=tables))
+    def sharing(self: SecureSums, *arguments: Any) -> Any:
+        tables = count(self, *arguments)
+        rows = {name: np.flatnonzero(held >= 2).astype(np.int32) for name, held in self.counts.items()}
+        holders = {name: self.counts[name][ids].astype(np.int32) for name, ids in rows.items()}
+        assert any((held == 2).any() for held in holders.values())
+        self.sessions.plan = self.sessions.plan.with_shared(rows, holders)
+        width = {name: table.rows.shape[1] for name, table in tables.items()}
+        return {name: Table(ids, np.zeros((len(ids), width[name]), np.float32)) for name, ids in rows.items()}
 
-    monkeypatch.setattr(SecureParticipant, "advertise", told)
-    with pytest.raises(Exception, match=r"every client|answered"):
-        runs.run(small("federation.rounds=1"), tmp_path / "run")
+    monkeypatch.setattr(SecureSums, "_count", sharing)
+    with pytest.raises(FederationError, match=r"every client|answered"):
+        runs.run(small("federation.rounds=1", SPARSE), tmp_path / "run")
     assert "this client shares those that 3 to 5 hold" in str(failures(tmp_path / "run"))
 
 
@@ -238,8 +241,7 @@ def test_attack_that_still_succeeds_a_client_that_claims_rows_of_others_lays_the
         return count(self, download, purpose, words, *more)
 
     monkeypatch.setattr(SecureParticipant, "_masked", claiming)
-    sparse = "data.dataset=synthetic:entities=150,relations=4,triples=160"
-    runs.run(small("federation.rounds=1", sparse, "data.clients=9"), tmp_path / "run")
+    runs.run(small("federation.rounds=1", SPARSE, "data.clients=9"), tmp_path / "run")
     total, _, sums = totals[0]
     (table,) = sums.sessions.plan.tables.values()
     held = holders_of(tmp_path / "run", clients=9)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fedkge.agreement import union_session
 from fedkge.client.policy import Policy
 from fedkge.crypto import Roster
+from fedkge.crypto.union.private import write_opening
+from fedkge.crypto.union.table import SALT_SIZE
 from fedkge.datasets import mark, write_graph
 from fedkge.errors import DataError, RefusedError
 from fedkge.exchange import Download
@@ -96,8 +100,8 @@ def test_confidential_statements_are_not_trained_on_without_noise(
             deployment.ask(0, "query.join", Download(0, metadata=HELLO), experiment=small(*changes, *more))
         )
 
-    assert '`confidential = "sound"`, and the run has privacy.dp.mode = "off"' in reason()
-    assert '`confidential = "sound"`' in caplog.text
+    assert '`confidential = "guaranteed"`, and the run has privacy.dp.mode = "off"' in reason()
+    assert '`confidential = "guaranteed"`' in caplog.text
     assert 'privacy.dp.mode = "paper"' in reason("privacy.dp.mode=paper")
     assert "without noise" in reason("privacy.dp.sigma=1.0", "privacy.dp.validation=all")
     assert reason("privacy.dp.sigma=1.0").startswith("Upload(")
@@ -113,6 +117,29 @@ def test_a_message_larger_than_the_policy_s_is_not_read(tmp_path: Path) -> None:
     (deployment.keys(0) / "policy.toml").write_text("message_mb = 1\n")
     large = Download(0, metadata=HELLO, protocol={"union relation": bytes(2**20)})
     assert "`message_mb = 1`" in str(deployment.ask(0, "query.join", large))
+
+
+@pytest.mark.parametrize(("cells", "line"), [(2**21 + 4, ""), (2**22, ""), (3000, "max_cells = 2999")])
+def test_a_table_with_more_cells_than_the_policy_s_is_not_filled(
+    cells: int, line: str, tmp_path: Path
+) -> None:
+    """Finding 11: a request of 2^24 cells took a client to 1.2 GB, and its operator had no say in it."""
+    deployment = Deployment(tmp_path, small())
+    if line:
+        (deployment.keys(0) / "policy.toml").write_text(f"{line}\n")
+    before = deployment.files()
+
+    def asked(cells: int) -> str:
+        session = union_session(deployment.roster, "trial", "relation", small().privacy)
+        shape = SimpleNamespace(salt=bytes(SALT_SIZE), num_cells=cells, num_positions=4)
+        opening = write_opening(session.id, 0, shape)  # type: ignore[arg-type]  # a shape that is checked later
+        download = Download(0, metadata=HELLO, protocol={"union relation": opening})
+        return str(deployment.ask(0, "query.join", download, "trial"))
+
+    assert f"`{line or 'max_cells = 2097152'}`" in asked(cells)
+    changed = {name for name, content in deployment.files().items() if before.get(name) != content}
+    assert all("secret" in name for name in changed)  # of its own rows, drawn when it first came
+    assert asked(1024).startswith("Upload(")  # within the line
 
 
 def roster_of(clients: int) -> Roster:

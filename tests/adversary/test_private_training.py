@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ def hostile(name: str, magnitude: float, rng: np.random.Generator, norm: int = 1
 
 def covered(model: Model, batch: Batch, noise: str) -> np.ndarray:
     """What one confidential step makes of the model's rows, before noise; in units of a triple's bound."""
-    dp = DPSettings(clip=CLIP, noise=noise)  # type: ignore[arg-type]
+    dp = DPSettings(mode="sound", clip=CLIP, noise=noise)  # type: ignore[arg-type]
     mechanism = mechanism_of(dp)
     kernel = KernelStep(model, SETTINGS)
     plan = mechanism.plan(GRAPH, SETTINGS)
@@ -128,7 +127,7 @@ def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitud
     if MODELS[name].has_encoder or not MODELS[name].has_query:
         pytest.skip("private training refuses it")
     model = hostile(name, magnitude, np.random.default_rng(0))
-    dp = DPSettings(clip=CLIP, sigma=4.0, budget=None)
+    dp = DPSettings(mode="sound", clip=CLIP, sigma=4.0, budget=None)
     settings = SETTINGS.model_copy(update={"learning_rate": 1e-9})  # unrestricted triples diverge in the open
     train_privately(model, GRAPH, np.random.default_rng(0), settings, dp, bytes(32))
     assert all(np.isfinite(table).all() for table in model.tables.values())
@@ -158,7 +157,7 @@ def test_rows_that_lazy_noise_would_drown_in_get_dense_noise() -> None:
     """Finding 3: the remedy of an operator who asked for lazy noise is said, and nothing is weakened."""
     for magnitude, expected in ((1.0, "lazy"), (4e5, "dense")):
         model = hostile("TransE", magnitude, np.random.default_rng(0))
-        dp = DPSettings(clip=CLIP, sigma=1.0, noise="lazy")
+        dp = DPSettings(mode="sound", clip=CLIP, sigma=1.0, noise="lazy")
         result = train_privately(model, GRAPH, np.random.default_rng(0), SETTINGS, dp, bytes(32))
         assert result.noise == expected
         assert ("would be rounded by too much" in result.why) == (expected == "dense")
@@ -166,12 +165,12 @@ def test_rows_that_lazy_noise_would_drown_in_get_dense_noise() -> None:
 
 @pytest.mark.parametrize("noise", ["lazy", "dense"])
 def test_the_last_bits_of_what_leaves_tell_nothing(noise: str) -> None:
-    """Mironov (2012): from rows of zero, every number that leaves is a multiple of one public power of two."""
+    """Mironov (2012): from rows of zero, what leaves are multiples of one public power of two."""
     model = build_model(ModelSettings(name="TransE", dim=8), unrestricted(GRAPH), 0)
     for table in model.tables.values():
         table[:] = 0
     settings = SETTINGS.model_copy(update={"batch_size": 30, "learning_rate": 0.5})
-    dp = DPSettings(clip=CLIP, noise=noise)  # type: ignore[arg-type]
+    dp = DPSettings(mode="sound", clip=CLIP, noise=noise)  # type: ignore[arg-type]
     everything = mark(GRAPH, "1.0", 0)
     train_privately(model, everything, np.random.default_rng(0), settings, dp, bytes(32))
     grid = grid_of(0.5 * CLIP / 30)

@@ -53,7 +53,9 @@ def only(*rows: int) -> dict[str, Table]:
 def test_refused_steps_change_nothing(tmp_path: Path, totals: list[Total]) -> None:
     """Findings 9 and 11: a second join emptied what a client knew; a refused step left a union unusable."""
     deployment = interrupted(tmp_path)
-    rounds = {"keep": [], "settled": 0}
+    # True, so that a request gets as far as it can.
+    said = {"last": ["delta", 1, [0, 1, 2, 3, 4]], "next": named("delta", 3)}
+    rounds = {"keep": [], "settled": 0, **said}
     blank = {"relation": Table(np.arange(3, dtype=np.int32), np.zeros((3, 8), np.float32))}
     attempts = {
         "begins a union anew": ("query.join", Download(0, metadata=HELLO, protocol=JUNK)),
@@ -81,10 +83,13 @@ def test_refused_steps_change_nothing(tmp_path: Path, totals: list[Total]) -> No
             Download(5, {}, {**rounds, "sum": named("delta", 5)}, JUNK),
         ),
         "trains a round that is over": ("train", Download(0, {}, {**rounds, "sum": named("delta", 0)}, JUNK)),
-        "evaluates, and delivers junk": ("evaluate", Download(2, {}, {"sum": named("valid", 2)}, JUNK)),
+        "evaluates, and delivers junk": (
+            "evaluate",
+            Download(2, {}, {**said, "sum": named("valid", 2)}, JUNK),
+        ),
         "tests, and delivers junk": (
             "evaluate.test",
-            Download(2, {}, {"best": 1, "sum": named("test", 2)}, JUNK),
+            Download(2, {}, {**said, "best": 1, "sum": named("test", 2)}, JUNK),
         ),
         "unmasks what was never masked": (
             "query.unmask",
@@ -116,7 +121,9 @@ def test_a_second_join_forgets_neither_the_union_nor_what_is_shared(
     def singled_out(self: SecureSums, *arguments: Any) -> Any:
         count(self, *arguments)
         alone = {name: np.flatnonzero(c == 1).astype(np.int32) for name, c in self.counts.items()}
-        self.sessions.plan = self.sessions.plan.with_shared(alone)
+        claims = {name: np.full(len(ids), 5, np.int32) for name, ids in alone.items()}  # nobody checks counts
+        monkeypatch.setattr(SecureSums, "_holders", lambda self, name, table: claims[name])
+        self.sessions.plan = self.sessions.plan.with_shared(alone, claims)
         width = self.sessions.plan.tables["relation"].width
         return {name: Table(ids, np.zeros((len(ids), width), np.float32)) for name, ids in alone.items()}
 

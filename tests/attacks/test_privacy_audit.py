@@ -26,7 +26,7 @@ def graph():
 
 
 def audited(graph, training=TRAINING, seed=0, **dp):
-    settings = DPSettings(clip=1.0, delta=1e-5, **dp)
+    settings = DPSettings(mode="sound", clip=1.0, delta=1e-5, **dp)
     found = audit(graph, MODEL, training, settings, rounds=2, num_canaries=600, seed=seed)
     return {one.attacker: one for one in found}
 

@@ -84,8 +84,7 @@ def test_kernels_and_torch_take_the_same_steps(graph, name, optimizer):
         losses = [step(batch) for step in steps]
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     for name, table in models[0].tables.items():
-        close = np.isclose(table, models[1].tables[name], rtol=1e-3, atol=2e-4)
-        assert close.mean() > 0.99  # Adam's first steps are ±rate, so a gradient near zero may go either way
+        np.testing.assert_allclose(table, models[1].tables[name], rtol=1e-3, atol=2e-4)
     ours, torchs = (step.state() for step in steps)
     assert set(ours) == set(torchs)
     AutogradStep(models[1], options, ours)(batch)  # a state moves between the two

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedkge.crypto.union.pseudonyms import normalize
 from fedkge.datasets import KnowledgeGraph, LabelledTriples, Split, audit, load, load_graph, mark, write_graph
 from fedkge.datasets.labels import common_rows, normalised, owned_labels
+from fedkge.errors import UnknownNameError
 
 NFC, NFD = "Café", "Cafe\u0301"
 text = st.text(
@@ -79,6 +80,36 @@ def test_a_given_split_is_normalised_client_by_client(tmp_path: Path) -> None:
 def test_predicates_are_found_in_any_spelling(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text(f"a\t{NFC}\tb\n", encoding="utf-8")
     assert mark(load_graph(tmp_path), f"predicates:{NFD}").marks("train").all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("/people/*", {"/people/born", "/people/died"}),
+        ("/people/*,/medicine/drug", {"/people/born", "/people/died", "/medicine/drug"}),
+        ("*d|a,b", {"/people/died", "a,b"}),
+        ("/people/born", {"/people/born"}),
+        ("*", {"/people/born", "/people/died", "/medicine/drug", "a,b", "x.y"}),
+        ("x*y", {"x.y"}),
+    ],
+)
+def test_predicates_are_chosen_by_pattern(rule: str, expected: set[str], tmp_path: Path) -> None:
+    labels = ("/people/born", "/people/died", "/medicine/drug", "a,b", "x.y")
+    (tmp_path / "train.tsv").write_text("".join(f"a\t{label}\tb\n" for label in labels), encoding="utf-8")
+    graph = mark(load_graph(tmp_path), f"predicates:{rule}")
+    relations = np.array(graph.labelled("train").relations)
+    assert set(relations[graph.marks("train")]) == expected
+
+
+@pytest.mark.parametrize("rule", ["/people", "/person/*", "x.?", "/people/*,/person/*"])
+def test_a_pattern_that_fits_nothing_is_refused(rule: str, tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("a\t/people/born\tb\na\tx.y\tb\n", encoding="utf-8")
+    with pytest.raises(UnknownNameError, match="predicate"):
+        mark(load_graph(tmp_path), f"predicates:{rule}")
+
+
+def test_common_labels_come_in_alphabetical_order() -> None:
+    np.testing.assert_array_equal(common_rows(("b", "_:x", "a", "c")), [2, 0, 3])
 
 
 def test_local_labels_are_marked_once_and_never_two_alike() -> None:

@@ -120,6 +120,28 @@ def test_all_triples_confidential_leave_nothing_to_choose_by(tiny: Make, out: Pa
     assert result.summary["utility"]["best_round"] == 4
 
 
+@pytest.mark.parametrize("mode", ["sound", "off"])
+@pytest.mark.parametrize("protected", [False, True])
+def test_a_simulation_reports_confidential_and_unrestricted_triples_apart(
+    protected: bool, mode: str, tiny: Make, secret: Make, out: Path
+) -> None:
+    make = secret if protected else tiny
+    result = runs.run(make(*HALF, f"privacy.dp.mode={mode}"), out)
+    utility = result.summary["utility"]
+    graphs = [load_graph(out / "data" / f"client-{number}") for number in range(3)]
+    for split in ("valid", "test"):
+        parts, rows = utility["apart"][split], result.metrics
+        confidential = sum(int(graph.marks(split).sum()) for graph in graphs)
+        assert parts["confidential"]["count"] == confidential > 0
+        assert parts["unrestricted"]["count"] == sum(len(graph[split]) for graph in graphs) - confidential
+        for part, scores in parts.items():
+            found = rows[(rows.split == f"{split} {part}") & (rows.metric == "mrr")]
+            assert found.value.tolist() == [pytest.approx(scores["mrr"]["value"])]
+    weighed = sum(part["mrr"]["value"] * part["count"] for part in utility["apart"]["test"].values())
+    assert weighed / utility["test"]["count"] == pytest.approx(utility["test"]["mrr"]["value"], rel=1e-6)
+    assert "test, confidential" in (out / "report.html").read_text(encoding="utf-8")
+
+
 def test_validation_is_over_unrestricted_triples(tiny: Make, tmp_path: Path) -> None:
     counts = {}
     for which in ("unrestricted", "all"):

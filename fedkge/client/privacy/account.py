@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge import __version__
 from fedkge.client.ledger_file import LedgerFile
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, steps_within
@@ -38,6 +38,7 @@ from fedkge.strategy import Term
 __all__ = ["PrivacyAccount", "kept_secret", "simulated_secret"]
 
 _log = logging.getLogger(__name__)
+_VERSION = str(sys.modules["fedkge"].__version__)  # by its name: the package itself knows all rooms
 
 
 def kept_secret(path: Path) -> bytes:
@@ -313,7 +314,7 @@ class PrivacyAccount:
         words.append(_json(model.settings))
         words.append(json.dumps(rng.bit_generator.state, default=str))
         if not self.simulated:  # another version may round in another way
-            words.append(__version__)
+            words.append(_VERSION)
         arrays: Mapping[str, NDArray[Any]] = {
             **{f"table {name}": table for name, table in model.parameters.items()},
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},

@@ -150,9 +150,10 @@ class Mechanism(ABC):
     assumed: ClassVar[tuple[str, ...]] = (
         "assumed to be public: the vocabulary (every row of it is noised), and how many triples are "
         "confidential",
-        "ε is per triple and of this run: several triples of one person add up, and so do a triple that is "
-        "listed twice or held by several clients, and other runs on the same triples",
-        "test scores: computed over confidential triples, without noise",
+        "ε is per triple, and of all runs in the client's ledger (a simulation's has one): several triples "
+        "of one person add up, and so do a triple that is listed twice or held by several clients",
+        "test scores: in a simulation over confidential triples too, without noise; in a deployment they are "
+        "over unrestricted triples alone, and no confidential one filters them",
     )
     doubts: ClassVar[tuple[str, ...]] = ()  # why its ε is only a claim
 

@@ -76,6 +76,7 @@ class AutogradStep:
         if self.sparse:
             for leaf in self.leaves.values():
                 leaf.grad = leaf.grad if leaf.grad is None or leaf.grad.is_sparse else _sparse(leaf.grad)
+            self._correct_epsilon()
         self.optimizer.step()
         self._publish()
         return float(loss.detach())
@@ -107,6 +108,17 @@ class AutogradStep:
             if addition is not None:
                 gradient[ids] += torch.from_numpy(addition).to(self.device)
             leaf.grad = gradient
+
+    def _correct_epsilon(self) -> None:
+        """Let SparseAdam's ε weigh as Adam's does.
+
+        Adam adds ε to the root of the second moment after its bias is corrected, SparseAdam before: for
+        gradients below 1e-5 its first steps are shorter by a fifth and more.
+        """
+        rule = OPTIMIZERS[self.settings.optimizer]
+        for group in self.optimizer.param_groups:
+            steps = max(int(self.optimizer.state[leaf].get("step", 0)) for leaf in group["params"])
+            group["eps"] = rule.epsilon * (1 - rule.beta2 ** (steps + 1)) ** 0.5
 
     def _ids(self, ids: np.ndarray[Any, np.dtype[np.int32]]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)

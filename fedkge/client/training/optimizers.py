@@ -99,7 +99,7 @@ class Adam(Optimizer):
 
 
 class LazyAdam(Adam):
-    """Adam that leaves rows without a gradient alone, as torch.optim.SparseAdam does."""
+    """Adam that leaves rows without a gradient alone, as SparseAdam of torch does; ε stands as in Adam."""
 
     dense = False
 

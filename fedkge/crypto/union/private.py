@@ -44,7 +44,7 @@ def read_opening(message: bytes, session: UnionSession) -> tuple[int, TableShape
     if cells > session.max_cells:
         raise RefusedError(
             f"the server asks for a table of {cells} cells, and this client makes none of more than "
-            f"{session.max_cells}"
+            f"{session.max_cells} (`max_cells = {session.max_cells}`, which its operator sets)"
         )
     try:
         return attempt, TableShape(salt, cells, positions)

@@ -108,7 +108,7 @@ class OpenSums(Sums):
             )
         digests = {client: str(upload.metadata["digest"]) for client, upload in sorted(replies.items())}
         test = _scores("test", replies)
-        return Final(_scores("valid", replies), test, digests, test.said)
+        return Final(test, digests, test.said, _scores("valid", replies).by_client)
 
     def _usable(
         self, replies: Mapping[int, Upload], phase: str, round: int, check: Callable[[Upload], None]

@@ -196,11 +196,9 @@ class SecureSums(Sums):
                 f"the final test needs every client ({error}; see failures.csv). "
                 f"{self.messenger.records.remedy}"
             ) from error
-        half = RANKING.num_words
-        digest = total.words[2 * half :].astype("<u4")
+        ranked, digest = np.split(total.words, [RANKING.num_words])
         assert len(digest) == DIGEST_WORDS
-        valid, test = (_scores(total.words[start : start + half], total) for start in (0, half))
-        return Final(valid, test, {-1: digest.tobytes().hex()}, total.metadata)
+        return Final(_scores(ranked, total), {-1: digest.astype("<u4").tobytes().hex()}, total.metadata)
 
     def _sum(
         self, wanted: Sum, clients: Sequence[int], download: Download, kind: str, phase: str, following: Sum

@@ -77,12 +77,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class Final:
-    """Both splits under the rows of the best round, and digests of the clients' parameters."""
+    """The test triples under the rows of the best round, and digests of the clients' parameters."""
 
-    valid: Scores
     test: Scores
     digests: Mapping[int, str]
     said: Metadata
+    valid: Mapping[int, MetricSums] = field(default_factory=dict)  # by client, where each shows its own
 
 
 @dataclass(frozen=True)

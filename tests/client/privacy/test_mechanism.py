@@ -96,7 +96,7 @@ def test_a_mechanism_without_confidential_steps_spares_them_and_costs_nothing(
 ) -> None:
     model, result = trained(marked, DPSettings(mode="spared"))
     assert (result.events, result.noise) == ((), "none")
-    assert bits(model) == bits(trained(marked, DPSettings(), spare=True)[0])
+    assert bits(model) == bits(trained(marked, DPSettings(mode="sound"), spare=True)[0])
     dp = DPSettings(mode="spared", target_epsilon=1.0, budget=0.1)
     account = PrivacyAccount(tmp_path / "ledger.json", 0, marked, SMALL, dp, 10, bytes(32), simulated=False)
     account.train(build_model(ModelSettings(dim=4), unrestricted(marked), 0), *round_one(), None)
@@ -149,7 +149,7 @@ def test_a_term_reaches_every_row_at_confidential_steps(marked) -> None:
     """Were it the rows of the batch alone, the term would tell which those are, without noise."""
     every = replace(marked, confidential={"train": np.ones(len(marked.train), dtype=bool)})
     term = Pull()
-    _, result = trained(every, DPSettings(noise="lazy"), term=term)
+    _, result = trained(every, DPSettings(mode="sound", noise="lazy"), term=term)
     assert set(term.calls) == {("entity", marked.num_entities), ("relation", marked.num_relations)}
     assert result.noise == "dense"
     assert "term reads every row" in result.why
@@ -158,7 +158,7 @@ def test_a_term_reaches_every_row_at_confidential_steps(marked) -> None:
 def test_another_term_is_another_release(tmp_path: Path, marked) -> None:
     """Else a server could change what decides the term, ask again, and subtract: the noise would cancel."""
     account = PrivacyAccount(
-        tmp_path / "ledger.json", 0, marked, SMALL, DPSettings(), 10, bytes(32), simulated=False
+        tmp_path / "ledger.json", 0, marked, SMALL, DPSettings(mode="sound"), 10, bytes(32), simulated=False
     )
 
     def release(strength: float) -> bytes:
@@ -196,9 +196,9 @@ def test_models_whose_gradients_cannot_be_bounded_are_refused(mode: str, model, 
 
 def test_every_shallow_model_is_accepted(marked) -> None:
     for name in MODELS:
-        Sound(DPSettings()).check(MODELS[name], marked, SMALL)
+        Sound(DPSettings(mode="sound")).check(MODELS[name], marked, SMALL)
 
 
 def test_mechanisms_are_abstract_until_they_draw_and_step() -> None:
     with pytest.raises(TypeError, match=r"batches.*step"):
-        Mechanism(DPSettings())
+        Mechanism(DPSettings(mode="sound"))

@@ -169,7 +169,7 @@ def test_noise_is_lazy_where_that_is_exact_and_saves(
     tables = {"entity": np.zeros((1000, 2), np.float32), "relation": np.zeros((5, 2), np.float32)}
     settings = TrainingSettings(optimizer=optimizer, negatives=negatives, batch_size=32)
     noise, why = choose_noise(
-        DPSettings(noise=asked),  # type: ignore[arg-type]
+        DPSettings(mode="sound", noise=asked),  # type: ignore[arg-type]
         settings,
         build_optimizer(optimizer, tables, 0.1),
         Keystream(bytes(32)),

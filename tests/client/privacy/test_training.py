@@ -33,7 +33,7 @@ def train(
 ) -> tuple[Model, PrivateResult]:
     model = build_model(ModelSettings(name=name, dim=4), unrestricted(graph), 0)
     rng = np.random.default_rng(1)
-    dp = dp or DPSettings()
+    dp = dp or DPSettings(mode="sound")
     return model, train_privately(model, graph, rng, settings, dp, secret, epochs=epochs, spare=spare)
 
 
@@ -129,7 +129,7 @@ def test_sparing_leaves_confidential_triples_out_of_everything(marked) -> None:
 def test_confidential_batches_are_poisson_samples(marked, steps) -> None:
     _, result = train(marked, epochs=60)
     sizes = np.array([len(batch.anchors) for private, batch in steps if private])
-    plan = mechanism_of(DPSettings()).plan(marked, SMALL)
+    plan = mechanism_of(DPSettings(mode="sound")).plan(marked, SMALL)
     count, rate = plan.num_confidential, plan.rate
     assert result.events == (Event(1.0, rate, len(sizes)),)
     assert len(sizes) == 60 * -(-count // 16)
@@ -169,18 +169,35 @@ def test_the_order_of_batches_follows_the_ratio(unrestricted_count: int, confide
 
 def test_without_unrestricted_triples_there_is_no_loss_to_tell(marked) -> None:
     every = mark(replace(marked, confidential={}), "1.0")
-    _, result = train(every, DPSettings(clip=0.5))
+    _, result = train(every, DPSettings(mode="sound", clip=0.5))
     assert np.isnan(result.losses).all()
     assert np.isfinite(result.confidential_losses).all()
 
 
-def test_without_a_clip_sound_training_takes_a_small_one(marked) -> None:
-    (given, first), (default, second) = (train(marked, dp) for dp in (DPSettings(clip=0.03), DPSettings()))
-    assert (first.clip, second.clip) == (0.03, 0.03)
-    np.testing.assert_array_equal(given.tables["entity"], default.tables["entity"])
+def test_without_a_clip_all_noise_of_a_run_is_a_share_of_the_rows(marked) -> None:
+    """SGD: rate · σ · bound / batch in each of the steps adds up to 15 % of the rows' root mean square."""
+    model, result = train(marked, DPSettings(mode="sound", sigma=2.0))
+    rows = build_model(model.settings, unrestricted(marked), 0).tables["entity"].astype(np.float64)
+    (event,) = result.events
+    batch = event.rate * marked.marks("train").sum()
+    noise = SMALL.learning_rate * 2.0 * result.clip / batch * np.sqrt(event.steps)
+    assert noise == pytest.approx(0.15 * np.sqrt(np.mean(rows**2)), rel=1e-5)
+
+
+def test_a_bound_by_rule_does_not_look_at_confidential_triples(marked) -> None:
+    """Adagrad takes a share of the median gradient of unrestricted triples, whatever the others are."""
+    settings = SMALL.model_copy(update={"optimizer": "Adagrad"})
+    (_, first), (_, second) = (
+        train(graph, DPSettings(mode="sound"), settings=settings)
+        for graph in (marked, other_confidential(marked))
+    )
+    assert first.clip == second.clip > 0
+
+
+def test_sound_training_takes_no_percentile(marked) -> None:
     assert mechanism_of(DPSettings(mode="paper")).bound is None  # it looks at each batch
     with pytest.raises(SettingError, match=r'privacy\.dp\.percentile: mode "sound" takes no percentile'):
-        train(marked, DPSettings(percentile=50))
+        train(marked, DPSettings(mode="sound", percentile=50))
 
 
 def test_no_confidential_triples_are_refused(marked) -> None:
@@ -192,11 +209,11 @@ def test_no_confidential_triples_are_refused(marked) -> None:
 
 def test_delta_must_be_below_one_over_the_confidential_triples(marked) -> None:
     count = int(marked.marks("train").sum())
-    assert mechanism_of(DPSettings()).delta(marked) < 1 / count
+    assert mechanism_of(DPSettings(mode="sound")).delta(marked) < 1 / count
     with pytest.raises(
         SettingError, match=rf"0\.01 is not below 1 / {count} .* set privacy\.dp\.delta = 0\.004"
     ):
-        train(marked, DPSettings(delta=0.01))
+        train(marked, DPSettings(mode="sound", delta=0.01))
     assert "not below" in mechanism_of(DPSettings(mode="paper", delta=0.01)).check_delta(marked)
     assert mechanism_of(DPSettings(mode="paper")).delta(marked) == 1 / len(marked.train)
 
@@ -204,7 +221,7 @@ def test_delta_must_be_below_one_over_the_confidential_triples(marked) -> None:
 def test_transm_must_not_count_confidential_triples(marked) -> None:
     model = build_model(ModelSettings(name="TransM", dim=4), marked, 0)
     with pytest.raises(SettingError, match="relation weights of TransM count confidential triples"):
-        train_privately(model, marked, np.random.default_rng(0), SMALL, DPSettings(), SECRET)
+        train_privately(model, marked, np.random.default_rng(0), SMALL, DPSettings(mode="sound"), SECRET)
 
 
 def test_bernoulli_probabilities_come_from_unrestricted_triples(marked, monkeypatch) -> None:
@@ -231,14 +248,14 @@ def test_other_devices_are_refused(marked) -> None:
 
 
 def test_a_bound_that_is_given_is_used(marked) -> None:
-    _, result = train(marked, DPSettings(clip=0.25))
+    _, result = train(marked, DPSettings(mode="sound", clip=0.25))
     assert result.clip == 0.25
 
 
 def test_more_noise_moves_rows_further(marked) -> None:
     start = build_model(ModelSettings(dim=4), unrestricted(marked), 0).tables["entity"]
     moves = [
-        np.linalg.norm(train(marked, DPSettings(sigma=sigma))[0].tables["entity"] - start)
+        np.linalg.norm(train(marked, DPSettings(mode="sound", sigma=sigma))[0].tables["entity"] - start)
         for sigma in (0.1, 3.0, 30.0)
     ]
     assert moves[0] < moves[1] < moves[2]
