@@ -38,6 +38,7 @@ METHODS: Mapping[str, DPSettings | None] = {
     "U": None,
     "NDP": None,
     "sound": DPSettings(mode="sound"),
+    "sound, pretrained": DPSettings(mode="sound", options={"phase": 0.2, "average": 0.4}),  # as hubs has it
     "hubs": DPSettings(mode="hubs"),
     "paper": DPSettings(mode="paper"),
 }

@@ -16,28 +16,30 @@ Lines = Sequence[tuple[str, float | None]]  # method and ε
 
 _OPEN: Lines = (("U", None), ("NDP", None))
 _HUBS: Lines = tuple(("hubs", target) for target in (1.0, 8.0, 3.0, 0.3))
-_SOUND: Lines = (("sound", 1.0), ("sound", 8.0))
-_SOUND_BETWEEN: Lines = (("sound", 3.0), ("sound", 0.3))
+_SOUND: Lines = tuple((method, target) for method in ("sound", "sound, pretrained") for target in (1.0, 8.0))
+_BETWEEN: Lines = tuple(
+    (method, target) for method in ("sound", "sound, pretrained") for target in (3.0, 0.3)
+)
+_ALL: Lines = (*_OPEN, *_HUBS, *_SOUND)
 _RANDOM: Lines = (
     ("U", None),
     *(("hubs", target) for target in (8.0, 3.0, 1.0)),
     ("NDP", None),
     ("sound", 8.0),
+    ("sound, pretrained", 8.0),
 )
 _PAPER: Lines = (("paper", 1.0), ("paper", 8.0))
 
 # What matters most first: a run that is cut has it.
 _FULL: tuple[tuple[str, str, str, Lines], ...] = (
-    ("FB15k-237", "TransE", "predicates", (*_OPEN, *_HUBS)),
-    ("FB15k-237", "TransE", "predicates", _SOUND),
+    ("FB15k-237", "TransE", "predicates", _ALL),
     ("FB15k-237", "TransE", "random", _RANDOM),
-    ("FB15k-237", "DistMult", "predicates", (*_OPEN, *_HUBS, *_SOUND)),
-    ("UMLS", "RotatE", "predicates", (*_OPEN, *_HUBS, *_SOUND)),
-    ("UMLS", "TransE", "predicates", (*_OPEN, *_HUBS, *_SOUND, *_SOUND_BETWEEN, *_PAPER)),
-    ("FB15k-237", "TransE", "predicates", _SOUND_BETWEEN),
-    ("FB15k-237", "TransE", "predicates", _PAPER),
+    ("FB15k-237", "DistMult", "predicates", _ALL),
+    ("UMLS", "RotatE", "predicates", _ALL),
+    ("UMLS", "TransE", "predicates", (*_ALL, *_BETWEEN, *_PAPER)),
+    ("FB15k-237", "TransE", "predicates", (*_BETWEEN, *_PAPER)),
 )
-_QUICK = (("UMLS", "TransE", "predicates", (*_OPEN, ("hubs", 1.0), ("hubs", 8.0), *_SOUND)),)
+_QUICK = (("UMLS", "TransE", "predicates", (*_OPEN, ("hubs", 1.0), ("hubs", 8.0), *_SOUND[:2])),)
 _EPOCHS = {"quick": 30, "full": 60}
 
 _SCORES = tuple(
@@ -58,6 +60,8 @@ _SCORES = tuple(
         "U trains without confidential triples (ε = 0), NDP on all without noise (ε = ∞). All methods of a "
         "graph and model train as many epochs with the same settings, apart from the learning rate of paper "
         "with TransE on FB15k-237 (0.2 for 2.0, as in the DPKGE studies). δ = |C|^−1.1; of paper 1 / N.",
+        "Sound, pretrained, reaches confidential triples in the last fifth of the epochs alone and averages "
+        "the last 40 % of its steps, as hubs does; sound has neither.",
         "The ε of sound and hubs is guaranteed, for one confidential triple more or less. That of paper is "
         "claimed: its noise is set as if its steps were sampled, and ε is by its authors' conversion, so "
         "that it is somewhat above the target.",
