@@ -26,7 +26,7 @@ from fedkge.simulations.studies.cells import Key, Row, StudyCache
 from fedkge.simulations.studies.central import CHOICES, EVERY_SIDE, ModelChoice, train_openly, whole_graph
 from fedkge.storage import staged
 
-__all__ = ["METHODS", "PARTS", "PREDICATES", "UtilityCell", "measure_utility"]
+__all__ = ["METHODS", "PARTS", "PREDICATES", "SMALL", "UtilityCell", "measure_utility"]
 
 # Whole predicates. UMLS: the relations of rank 3, 6 and 9 by their number of train triples.
 PREDICATES = {
@@ -44,11 +44,11 @@ METHODS: Mapping[str, DPSettings | None] = {
 }
 
 # For a graph as small as UMLS: rates and margin by validation MRR of U, over unrestricted triples alone.
-_SMALL = {
+SMALL = {
     "TransE": replace(CHOICES["TransE"], learning_rate=0.1, paper_rate=0.1),
     "RotatE": ModelChoice(ModelSettings(name="RotatE", dim=50, margin=9.0), "logistic", "Adagrad", 0.1, 0.1),
 }
-_CHOICES = {"FB15k-237": CHOICES, "UMLS": _SMALL}
+_CHOICES = {"FB15k-237": CHOICES, "UMLS": SMALL}
 _RESAMPLES = 1000
 _DRAW = 0x9B1C  # tells these draws from others with the same seed
 
