@@ -224,7 +224,10 @@ class DPSettings(Settings):
         description="noise per sensitivity: of each step in `sound` and `paper`, of the whole run in `hubs`",
     )
     target_epsilon: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="sets σ so that the whole run stays below it"
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="sets σ so that the whole run stays below it; a budget too",
     )
     clip: float | None = Field(
         default=None,

@@ -105,7 +105,7 @@ def _arrive(context: Context) -> Participant:
     graph = load_graph(Path(str(config["data"])))
     policy.check_data(graph, experiment.dp_of(client))
     folder = Path(str(config["state"])) / f"run-{run}" / f"client-{client}"
-    ledgers = None if simulated else keys or Path(str(config["state"]))
+    ledgers = None if simulated else keys or Path(str(config["state"])) / f"client-{client}"
     files = StateFiles(folder, durable=not simulated, ledgers=ledgers)
     if experiment.privacy.secure_aggregation:
         return SecureParticipant(

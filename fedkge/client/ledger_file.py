@@ -1,12 +1,11 @@
 """All charges to one client's confidential triples, in one file, which one process writes at a time.
 
-In a deployment it outlives the runs: whoever starts another run on the same triples goes on with what is
-left of the budget. Its name is a digest of those triples.
+In a deployment it outlives the runs, and the data: whoever starts another run, on the same triples or on one
+more, goes on with what is left of the budget.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from fedkge.client.kept_file import Mark, lock
-from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 from fedkge.storage import staged, storage_errors
 
-__all__ = ["LedgerFile", "ledger_name"]
+__all__ = ["LEDGER", "LedgerFile"]
+
+LEDGER = "ledger.json"
 
 _REMEDY = (
     "what was spent is unknown, so that these confidential triples must not be trained on again: restore "
@@ -27,20 +27,6 @@ _REMEDY = (
 )
 
 Charges = list[dict[str, Any]]
-
-
-def ledger_name(graph: KnowledgeGraph) -> str:
-    """One name for the confidential train triples, in whatever order and with whatever row numbers."""
-    digest = hashlib.blake2b(digest_size=16)
-    for line in sorted(_lines(graph)):
-        digest.update(len(line).to_bytes(8, "little") + line)
-    return f"ledger-{digest.hexdigest()}.json"
-
-
-def _lines(graph: KnowledgeGraph) -> Iterator[bytes]:
-    entities, relations = graph.entity_labels, graph.relation_labels
-    for head, relation, tail in graph.train[graph.marks("train")]:
-        yield json.dumps([entities[head], relations[relation], entities[tail]]).encode()
 
 
 class LedgerFile:

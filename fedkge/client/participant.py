@@ -26,7 +26,7 @@ from fedkge.client.holdings import (
     triples_behind,
 )
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.ledger_file import ledger_name
+from fedkge.client.ledger_file import LEDGER
 from fedkge.client.models import Model
 from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
@@ -382,7 +382,7 @@ class Participant:
             return None
         experiment, folder, ledgers = self.experiment, self.files.folder, self.files.ledgers
         account = PrivacyAccount(
-            folder / "ledger.json" if ledgers is None else ledgers / ledger_name(self.graph),
+            (folder if ledgers is None else ledgers) / LEDGER,
             self.client,
             self.graph,
             experiment.training,

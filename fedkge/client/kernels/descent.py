@@ -9,8 +9,9 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.simd import LANES, every, load, store
 
-__all__ = ["Descent", "Moving", "Rule", "move", "move_carrying"]
+__all__ = ["Descent", "Moving", "Rule", "add_carrying", "move", "move_carrying"]
 
 
 class Moving(NamedTuple):
@@ -90,12 +91,48 @@ def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
             x[k] -= rate * g[k]
 
 
+# Rows with 48 bits: a second table carries what float32 has no room for in the first. Sums are exact but for
+# the last of these bits (Knuth's two-sum). Lanes keep the order in which sums are written; where columns do
+# not fill lanes, float64 does the same.
+
+
 @compiled
-def move_carrying(rate: float, table: Floats, carry: Floats, rows: Ids, gradient: Floats) -> None:
-    """As plain descent, of rows whose last bits stand in a second table: 48 bits in place of 24."""
+def move_carrying(rate: np.float32, table: Floats, carry: Floats, rows: Ids, gradient: Floats) -> None:
+    """Move rows of a table with its carry against a gradient (rows, w)."""
+    width = table.shape[1]
+    whole = width - width % LANES
+    step = every(rate)
     for i in range(rows.shape[0]):
-        x, rest, g = table[rows[i]], carry[rows[i]], gradient[i]
-        for k in range(g.shape[0]):
-            value = np.float64(x[k]) + np.float64(rest[k]) - rate * np.float64(g[k])
-            x[k] = np.float32(value)
-            rest[k] = np.float32(value - np.float64(x[k]))
+        row = rows[i]
+        for k in range(0, whole, LANES):
+            x, change = load(table, row, k), load(carry, row, k) - step * load(gradient, i, k)
+            moved = x + change
+            part = moved - x
+            store(table, row, k, moved)
+            store(carry, row, k, (x - (moved - part)) + (change - part))
+        for k in range(whole, width):
+            value = np.float64(table[row, k]) + np.float64(carry[row, k]) - np.float64(rate) * gradient[i, k]
+            _keep(table, carry, row, k, value)
+
+
+@compiled
+def add_carrying(table: Floats, carry: Floats, row: int, factor: np.float32, source: Floats, i: int) -> None:
+    """Add factor · source[i] to a row of a table with its carry."""
+    width = table.shape[1]
+    whole = width - width % LANES
+    times = every(factor)
+    for k in range(0, whole, LANES):
+        x, change = load(table, row, k), load(carry, row, k) + times * load(source, i, k)
+        moved = x + change
+        part = moved - x
+        store(table, row, k, moved)
+        store(carry, row, k, (x - (moved - part)) + (change - part))
+    for k in range(whole, width):
+        value = np.float64(table[row, k]) + np.float64(carry[row, k]) + np.float64(factor * source[i, k])
+        _keep(table, carry, row, k, value)
+
+
+@compiled
+def _keep(table: Floats, carry: Floats, row: int, k: int, value: float) -> None:
+    table[row, k] = np.float32(value)
+    carry[row, k] = np.float32(value - np.float64(table[row, k]))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
+from fedkge.client.kernels.descent import add_carrying
 
 __all__ = ["Debts", "Words", "box_muller", "box_muller_rows", "collect_debts", "snap"]
 
@@ -19,11 +20,11 @@ Marks = NDArray[np.bool_]
 
 @compiled
 def box_muller_rows(
-    first: Words, second: Words, table: Floats, carry: Floats, rows: Ids, deviations: Floats, grid: float
+    first: Words, second: Words, table: Floats, carry: Floats, rows: Ids, deviations: Floats
 ) -> None:
     """The two numbers of a pair of words go to two rows; the last row is alone where the count is odd.
 
-    The last bits of a row stand in `carry`; what it becomes is a multiple of `grid`, a power of two.
+    The last bits of a row stand in `carry`.
     """
     half = first.shape[0]
     width = table.shape[1]
@@ -33,21 +34,9 @@ def box_muller_rows(
             radius = _radius(first[i, k], second[i, k])
             noise[0, k] = radius * _cosine(second[i, k])
             noise[1, k] = radius * _cosine(np.int32(second[i, k] - _QUARTER))
-        _pay(table, carry, rows[i], deviations[i], noise, 0, grid)
+        add_carrying(table, carry, rows[i], deviations[i], noise, 0)
         if half + i < rows.shape[0]:
-            _pay(table, carry, rows[half + i], deviations[half + i], noise, 1, grid)
-
-
-@compiled
-def _pay(
-    table: Floats, carry: Floats, row: int, deviation: np.float32, noise: Floats, side: int, grid: float
-) -> None:
-    inverse = 1 / grid
-    for k in range(table.shape[1]):
-        value = np.float64(table[row, k]) + np.float64(carry[row, k]) + np.float64(deviation * noise[side, k])
-        value = np.floor(value * inverse + 0.5) * grid
-        table[row, k] = np.float32(value)
-        carry[row, k] = np.float32(value - np.float64(table[row, k]))
+            add_carrying(table, carry, rows[half + i], deviations[half + i], noise, 1)
 
 
 @compiled

@@ -165,7 +165,8 @@ class EntitySums:
         add_rows(triples.anchor_rows, self.anchors, rows, out)
         if self.careful:
             crowded = crowded_rows(self.pairs, self.anchors, rows, MOST_ROUNDED)
-            out[crowded] = self._summed(rows[crowded])
+            if len(crowded):
+                out[crowded] = self._summed(rows[crowded])
         return out
 
     def _summed(self, rows: Ids) -> Doubles:
@@ -193,12 +194,13 @@ class RelationSums:
 
     def rows(self, rows: Ids) -> Floats:
         out = np.zeros((len(rows), self.source.shape[1]), dtype=np.float32)
-        if not self.careful:
-            add_rows(self.source, self.pairs, rows, out)
-            return out
-        sums = out.astype(np.float64)
-        sum_rows(self.source, self.pairs, rows, sums)
-        return sums.astype(np.float32)
+        add_rows(self.source, self.pairs, rows, out)
+        if self.careful:
+            crowded = crowded_rows(self.pairs, self.pairs, rows, 2 * MOST_ROUNDED)
+            sums = np.zeros((len(crowded), out.shape[1]))
+            sum_rows(self.source, self.pairs, rows[crowded], sums)
+            out[crowded] = sums
+        return out
 
 
 def triple_gradients(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 from pydantic import Field
@@ -44,7 +44,7 @@ class HubOptions(Settings):
     phase: float = Field(
         default=0.2, gt=0, le=1, description="the share of a run's epochs, its last ones, that have them"
     )
-    negatives: int = Field(default=32, ge=1, description="of a confidential triple in each of these steps")
+    negatives: int = Field(default=64, ge=1, description="of a confidential triple in each of these steps")
     learning_rate: float = Field(default=0.03, gt=0, description="of the first of these steps; decays to 0")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of these steps")
     average: float = Field(
@@ -93,8 +93,9 @@ class Hubs(Mechanism):
 
     # What it costs.
 
-    def first_epoch(self, total: int) -> int:
-        return total - max(1, ceil(self.options.phase * total))
+    @property
+    def phase(self) -> float:
+        return self.options.phase
 
     def steps_in(self, plan: EpochPlan, epoch: int, total: int) -> int:
         """The steps, spread evenly over the epochs of the phase."""
@@ -104,10 +105,6 @@ class Hubs(Mechanism):
         passed, epochs = epoch - first, total - first
         steps = self.options.steps
         return (passed + 1) * steps // epochs - passed * steps // epochs
-
-    def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
-        """Only the end of a run has taken all steps."""
-        return plan.confidential_steps == 0 or stretch.first + stretch.count >= stretch.total
 
     def sigmas(self, unknown: bool) -> tuple[float, float, float]:
         """Noise per sensitivity of the choice, of the start, and of one step; 1 / σ² adds up."""

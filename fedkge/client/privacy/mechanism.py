@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
@@ -218,10 +219,14 @@ class Mechanism(ABC):
         del unrestricted
         return settings.batch_size, min(settings.batch_size, confidential)
 
+    @property
+    def phase(self) -> float:
+        """The share of a run's epochs, its last ones, that reach confidential triples."""
+        return 1.0
+
     def first_epoch(self, total: int) -> int:
         """The epoch of a run, of so many in all, that first reaches confidential triples."""
-        del total
-        return 0
+        return total - max(1, ceil(self.phase * total))
 
     def steps_in(self, plan: EpochPlan, epoch: int, total: int) -> int:
         """How many confidential steps one epoch of a run has."""
@@ -242,9 +247,12 @@ class Mechanism(ABC):
         return sigma_for(target, delta, plan.rate, steps) if steps else self.dp.sigma
 
     def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
-        """Whether a run that ends here has trained on confidential triples as it should."""
-        del plan, stretch
-        return True
+        """Whether a run that ends here has trained on confidential triples as it should.
+
+        Where unrestricted triples are trained on first, only the end of a run has taken all steps.
+        """
+        ends = stretch.first + stretch.count >= stretch.total
+        return plan.confidential_steps == 0 or self.first_epoch(stretch.total) == 0 or ends
 
     # What it refuses.
 

@@ -97,7 +97,7 @@ class LazyNoise(DenseNoise):
         """Nothing yet: the rows of this step owe like all others."""
 
     def move(self, name: str, rows: Ids, gradient: Floats, learning_rate: float) -> bool:
-        move_carrying(learning_rate, self.tables[name], self.carry[name], rows, gradient)
+        move_carrying(np.float32(learning_rate), self.tables[name], self.carry[name], rows, gradient)
         return True
 
     def before(self, batch: Batch) -> None:
@@ -113,6 +113,8 @@ class LazyNoise(DenseNoise):
         for name, table in self.tables.items():
             every = np.arange(len(table), dtype=np.int32)
             self._settle(name, every, every[:0])
+            if self.variance:
+                snap(table, np.float32(self.grid))
 
     def check(self) -> None:
         if _largest(self.tables) > self.limit:
@@ -133,7 +135,7 @@ class LazyNoise(DenseNoise):
     def _pay(self, name: str, rows: Ids, since: Debts) -> None:
         deviations = np.sqrt(self.variance - since).astype(np.float32)
         if len(rows):
-            self.stream.add_to_rows(self.tables[name], rows, deviations, self.carry[name], self.grid)
+            self.stream.add_to_rows(self.tables[name], rows, deviations, self.carry[name])
 
 
 def choose_noise(

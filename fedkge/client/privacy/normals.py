@@ -1,4 +1,4 @@
-"""Randomness that nobody without the client's secret can predict: a keystream, and normal numbers made of it.
+"""Randomness that nobody without the client's secret can predict: normal numbers and samples of a keystream.
 
 General-purpose generators can be continued by whoever has seen enough of their output; noise that can be
 subtracted again protects nothing.
@@ -7,6 +7,7 @@ subtracted again protects nothing.
 from __future__ import annotations
 
 import hashlib
+from math import log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fedkge.client.kernels.gaussian import Words, box_muller, box_muller_rows
 from fedkge.crypto.masks import STREAMS, fastest_stream
 from fedkge.errors import SettingError
 
-__all__ = ["SECRET_BYTES", "Keystream", "derived"]
+__all__ = ["SECRET_BYTES", "Keystream", "derived", "poisson_sample"]
 
 SECRET_BYTES = 32
 _CHUNK_BYTES = 1 << 18  # words and the numbers that they become stay in the second-level cache
@@ -73,13 +74,11 @@ class Keystream:
         rows: Ids,
         deviations: Floats,
         carry: Floats | None = None,
-        grid: float = 2.0**-60,
     ) -> None:
         """Add independent normal numbers to some rows of a table, of one deviation per row.
 
         Args:
             carry: the last bits of the rows, which float32 has no room for.
-            grid: a power of two that all numbers become multiples of.
         """
         carry = np.zeros_like(table) if carry is None else carry
         width = table.shape[1]
@@ -89,7 +88,7 @@ class Keystream:
             pairs = -(-len(rows[part]) // 2) * width
             words = self._words(2 * pairs)
             halves = words[:pairs].reshape(-1, width), words[pairs:].reshape(-1, width)
-            box_muller_rows(*halves, table, carry, rows[part], deviations[part], grid)
+            box_muller_rows(*halves, table, carry, rows[part], deviations[part])
 
     def _words(self, count: int) -> Words:
         """The next words, until the next call."""
@@ -110,3 +109,22 @@ class Keystream:
         self._following = derived(key, "following")
         self._cipher = STREAMS[fastest_stream()](derived(key, "stream"))
         self._left = self._bytes_per_key
+
+
+def poisson_sample(stream: Keystream, count: int, rate: float) -> NDArray[np.int64]:
+    """The places, out of `count`, that draws of probability `rate` chose.
+
+    The gaps between chosen places are geometric: drawing them costs as much as the sample, not as the whole.
+    """
+    if rate >= 1:
+        return np.arange(count)
+    chosen: list[NDArray[np.int64]] = []
+    last = -1
+    while last < count:
+        left = count - last
+        draws = int(rate * left + 6 * sqrt(rate * left)) + 8
+        gaps = np.log(stream.uniforms(draws)) / log1p(-rate)
+        places = last + np.cumsum(1 + np.minimum(gaps, count).astype(np.int64))
+        chosen.append(places[places < count])
+        last = int(places[-1])
+    return np.concatenate(chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.clipping import clip, public_bound
-from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
+from fedkge.client.privacy.epoch_plan import Stretch
 from fedkge.client.privacy.mechanism import (
     Batches,
     Mechanism,
@@ -26,8 +26,8 @@ from fedkge.client.privacy.mechanism import (
     walk,
 )
 from fedkge.client.privacy.noise import DenseNoise, choose_noise
+from fedkge.client.privacy.normals import poisson_sample
 from fedkge.client.privacy.norms import clipping_norms, rounding_share
-from fedkge.client.privacy.sampling import poisson_sample
 from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.datasets.graph import KnowledgeGraph
@@ -76,13 +76,9 @@ class Sound(Mechanism):
         """Its own options; a subclass with others takes these as they are by default."""
         return self.options if isinstance(self.options, SoundOptions) else SoundOptions()
 
-    def first_epoch(self, total: int) -> int:
-        return total - max(1, ceil(self.schedule.phase * total))
-
-    def complete(self, plan: EpochPlan, stretch: Stretch) -> bool:
-        """Where unrestricted triples are trained on first, only the end of a run has taken all steps."""
-        ends = stretch.first + stretch.count >= stretch.total
-        return plan.confidential_steps == 0 or self.first_epoch(stretch.total) == 0 or ends
+    @property
+    def phase(self) -> float:
+        return self.schedule.phase
 
     def batches(self, session: TrainingSession) -> Batches:
         """Known answers are struck out from what is public alone, and from confidential batches never."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkge.client.privacy.normals import Keystream, derived
-from fedkge.client.privacy.sampling import poisson_sample
+from fedkge.client.privacy.normals import Keystream, derived, poisson_sample
 from fedkge.errors import SettingError
 
 
