@@ -16,6 +16,7 @@ __all__ = ["plot_utility"]
 _LEVELS = {"NDP": ("black", "--", "NDP (ε = ∞)"), "U": ("grey", ":", "U (ε = 0)")}
 _COLOURS = {"hubs": "tab:blue", "sound": "tab:orange", "sound, pretrained": "tab:green", "paper": "tab:red"}
 _SCORE = "mrr_confidential"
+_ACROSS = 3  # panels in a row
 
 
 def plot_utility(frame: pd.DataFrame) -> Figure:
@@ -23,10 +24,12 @@ def plot_utility(frame: pd.DataFrame) -> Figure:
     from matplotlib.figure import Figure  # half a second to import
 
     panels = list(frame.groupby(["dataset", "model", "marking"], sort=False))
-    figure = Figure(figsize=(5.5 * len(panels), 4.2), layout="constrained")
+    across = min(len(panels), _ACROSS)
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(5.5 * across, 4.2 * down), layout="constrained")
     for number, (names, part) in enumerate(panels, start=1):
         dataset, model, marking = names
-        axis = figure.add_subplot(1, len(panels), number)
+        axis = figure.add_subplot(down, across, number)
         _levels(axis, part)
         _lines(axis, part)
         ends = part.loc[part["target"].notna(), "target"]
