@@ -14,6 +14,8 @@ from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
 from fedkge.simulations.studies.fedr.reconstruction_study import reconstruction_tables
 from fedkge.simulations.studies.kg_mia import membership_study as membership
 from fedkge.simulations.studies.leakage import leakage_over_epsilon
+from fedkge.simulations.studies.private.federated_study import privacy_federated
+from fedkge.simulations.studies.private.utility_study import privacy_utility
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Recipe
 
@@ -43,4 +45,6 @@ RECIPES: dict[str, Recipe] = {
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,
+    "privacy-utility": privacy_utility,
+    "privacy-federated": privacy_federated,
 }

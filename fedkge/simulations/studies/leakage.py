@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fedkge.attacks import Finding
 from fedkge.experiment import Experiment
@@ -14,7 +15,7 @@ from fedkge.simulations.studies.kept_runs import kept_run
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 
-__all__ = ["leakage_over_epsilon", "private_experiment", "worst_of"]
+__all__ = ["largest", "leakage_over_epsilon", "private_experiment", "score", "shares", "worst_of"]
 
 SIGMAS = (None, 0.5, 1.0, 2.0, 8.0)  # None: no differential privacy
 _METRICS = ("ERR", "TRR")
@@ -46,19 +47,21 @@ def _measured(sigma: float | None, scale: Scale, seed: int) -> TableCell:
         result = kept_run(cache, f"leakage-{'off' if sigma is None else sigma}-{seed}", experiment)
         findings = attack_run(result.folder, ["reconstruction"], ["paper"], [0], [1.0])
         publish(result.folder, findings)
-        mrr, spent = result.summary["utility"]["test"]["mrr"], result.summary["privacy"]["epsilon"]
-        rows: list[Row] = [
-            {
-                "metric": "MRR",
-                "measured": mrr["value"],
-                "low": mrr["interval"][0],
-                "high": mrr["interval"][1],
-            },
-            {"metric": "ε", "measured": max(spent.values()) if spent else None},
-        ]
-        return rows + worst_of(findings)
+        utility, spent = result.summary["utility"]["test"], result.summary["privacy"]["epsilon"]
+        return [{"metric": "MRR", **score(utility)}, largest(spent), *worst_of(findings)]
 
     return TableCell({"sigma": sigma, "seed": seed}, measure, experiment_hash(experiment))
+
+
+def score(utility: Mapping[str, Any]) -> Row:
+    """MRR with its interval, of a split in a summary."""
+    mrr = utility["mrr"]
+    return {"measured": mrr["value"], "low": mrr["interval"][0], "high": mrr["interval"][1]}
+
+
+def largest(spent: Mapping[str, float] | None) -> Row:
+    """The ε of the client who spent most."""
+    return {"metric": "ε", "measured": max(spent.values()) if spent else None}
 
 
 def private_experiment(sigma: float | None, scale: Scale, seed: int) -> Experiment:
@@ -69,19 +72,31 @@ def private_experiment(sigma: float | None, scale: Scale, seed: int) -> Experime
     return experiment_of("DDB14", "FedE", scale, seed).override(["data.confidential=1.0", *noise])
 
 
-def worst_of(findings: Sequence[Finding]) -> list[Row]:
+def worst_of(
+    findings: Sequence[Finding], metrics: Sequence[str] = _METRICS, views: Sequence[str] = ("uploads",)
+) -> list[Row]:
     """What the server and its colluder find of the client who loses most, and what guessing reaches there."""
     rows: list[Row] = []
-    for metric in _METRICS:
+    for metric in metrics:
         successes = [
             finding
             for finding in findings
-            if (finding.metric, finding.view) == (metric, "uploads")
+            if finding.metric == metric
+            and finding.view in views
             and " + " in finding.adversary
             and finding.value is not None
         ]
         worst = max(successes, key=lambda finding: finding.value or 0.0, default=None)
         if worst is not None:
-            interval = {"low": worst.low, "high": worst.high, "chance": worst.baseline}
-            rows.append({"metric": metric, "measured": worst.value, **interval})
+            rows.append({"metric": metric, **shares(worst)})
     return rows
+
+
+def shares(finding: Finding) -> Row:
+    """A success with its interval, and that of guessing."""
+    return {
+        "measured": finding.value,
+        "low": finding.low,
+        "high": finding.high,
+        "chance": finding.baseline,
+    }

@@ -96,7 +96,7 @@ class Order:
         )
 
     def write(self, reproduction: Reproduction) -> None:
-        """cells.csv, table.md and a page to look at."""
+        """cells.csv, table.md, the plot if there is one, and a page to look at."""
         environment = describe()
         day, commit = environment["started"][:10], environment["commit"] or "unknown"
         made = f"{day}, fedkge {environment['fedkge']}, commit {commit}."
@@ -104,5 +104,8 @@ class Order:
             reproduction.frame.to_csv(path, index=False)
         with staged(self.output / "table.md") as path:
             path.write_text(reproduction.markdown(made), encoding="utf-8")
+        if reproduction.drawing:
+            with staged(self.output / "plot.svg") as path:
+                path.write_text(reproduction.drawing, encoding="utf-8")
         with staged(self.output / FILE) as path:
             path.write_text(reproduction_page(reproduction, environment).html(), encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import StringIO
 from typing import Any
 
 import pandas as pd
@@ -76,6 +77,18 @@ class Reproduction:
             ]
             for line in self.table.to_dict("records")
         ]
+
+    @cached_property
+    def drawing(self) -> str:
+        """The recipe's own plot of what is finished as SVG, the same for the same rows; else nothing."""
+        if self.recipe.plot is None:
+            return ""
+        from matplotlib import rc_context  # half a second to import
+
+        file = StringIO()
+        with rc_context({"svg.hashsalt": self.name}):
+            self.recipe.plot(self.frame).savefig(file, format="svg", metadata={"Date": None})
+        return file.getvalue()
 
     @property
     def is_partial(self) -> bool:

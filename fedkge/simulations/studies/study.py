@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedkge.simulations.studies.cells import StudyCache, TableCell
 from fedkge.simulations.studies.scale import Scale, scale_named
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["AS_PRINTED", "Quantity", "Recipe", "study"]
 
 _QUICK = re.compile(r" ?Quick:.*?\.(?= [A-Z]|$)")  # to the end of its sentence
 
 CellsOf = Callable[[Scale, Sequence[int]], Iterable[TableCell]]
+Plot = Callable[[pd.DataFrame], "Figure"]  # of the rows of all finished cells
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Recipe:
     over: str | None = None  # the one of these along which rows are a curve
     seeds: Mapping[Scale, int] | None = None  # how many; None: nothing is drawn
     notes: tuple[str, ...] = ()
+    plot: Plot | None = None  # where bars or curves of each line do not show it
 
     @property
     def about(self) -> str:
@@ -91,10 +97,11 @@ def study(
     over: str | None = None,
     seeds: Mapping[Scale, int] | None = None,
     notes: Sequence[str] = (),
+    plot: Plot | None = None,
 ) -> Callable[[CellsOf], Recipe]:
     """Make a recipe of the function that lists its cells."""
 
     def made(cells_of: CellsOf) -> Recipe:
-        return Recipe(cells_of, tuple(quantities), tuple(within), over, seeds, tuple(notes))
+        return Recipe(cells_of, tuple(quantities), tuple(within), over, seeds, tuple(notes), plot)
 
     return made

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
@@ -29,10 +30,7 @@ def reproduction_page(reproduction: Reproduction, environment: Mapping[str, Any]
         [_closeness(reproduction.lines), _coverage(reproduction.lines), _progress(reproduction)],
         [
             Section("Line by line", tables=[_table(reproduction)]),
-            Section(
-                "To look at",
-                figures=list(_curves(reproduction) if reproduction.recipe.over else _bars(reproduction)),
-            ),
+            Section("To look at", figures=list(_figures(reproduction))),
             Section("What to know", items=[("", note) for note in reproduction.notes if note]),
             Section("How to check it", tables=[_checks(reproduction, environment)]),
         ],
@@ -87,6 +85,15 @@ def _table(reproduction: Reproduction) -> PageTable:
 def _names(lines: pd.DataFrame) -> list[str]:
     """The columns that tell lines apart."""
     return list(lines.columns[: list(lines.columns).index("published")])
+
+
+def _figures(reproduction: Reproduction) -> Iterator[Figure]:
+    """The recipe's own plot, or what its lines give."""
+    if reproduction.drawing:
+        _, mark, drawing = reproduction.drawing.partition("<svg")  # a page has no place for its prologue
+        yield Figure("", Markup(mark + drawing))
+        return
+    yield from _curves(reproduction) if reproduction.recipe.over else _bars(reproduction)
 
 
 def _bars(reproduction: Reproduction) -> Iterator[Figure]:

@@ -55,6 +55,13 @@ def test_other_adversaries_and_what_is_not_possible_do_not_count() -> None:
     assert worst_of(others) == []
 
 
+def test_other_metrics_and_views_count_where_they_are_asked_for() -> None:
+    findings = [finding("accuracy", 0.7, 1), finding("accuracy", 0.8, 2, "granted entity rows")]
+    assert [row["measured"] for row in worst_of(findings, ["accuracy"])] == [0.7]
+    views = ("uploads", "granted entity rows")
+    assert [row["measured"] for row in worst_of(findings, ["accuracy"], views)] == [0.8]
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_the_runs_differ_in_noise_alone(sigma: float | None) -> None:
     experiment = private_experiment(sigma, "quick", 0)

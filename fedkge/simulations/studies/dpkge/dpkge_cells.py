@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from hashlib import blake2b
-from math import inf, isqrt
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -16,22 +15,19 @@ from fedkge.client.privacy import MECHANISMS, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import epsilon
 from fedkge.client.privacy.clipping import public_bound
 from fedkge.client.training.evaluate import evaluate
-from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import NegativeSampler
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import unrestricted
 from fedkge.datasets.confidential import mark
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.datasets.load import load
-from fedkge.datasets.split import Split
-from fedkge.errors import DataError
-from fedkge.experiment import DPSettings, EvaluationSettings, ModelSettings, TrainingSettings
+from fedkge.experiment import DPSettings, TrainingSettings
 from fedkge.seeding import draw
+from fedkge.simulations.studies.central import CHOICES, EVERY_SIDE, train_openly, whole_graph
 from fedkge.simulations.studies.published import Published
 
 __all__ = [
     "DATASETS",
-    "EVERY_SIDE",
     "NUMBERS",
     "SIGMAS",
     "Cell",
@@ -51,32 +47,12 @@ SIGMAS = (0.7, 1.0, 1.3, 10.0)
 
 # The paper has no WN18RR; its FB15k leaks test triples, and its other graphs are not public or too large.
 DATASETS = {"quick": ("FB15k-237",), "full": ("FB15k-237", "WN18RR")}
-EVERY_SIDE = EvaluationSettings(sides="both", candidates="all")
 _DRAW = 0xD9CE11  # tells these draws from others with the same seed
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """How a model is trained, and how far a confidential triple may move it in mode sound."""
-
-    model: ModelSettings
-    loss: str
-    optimizer: str
-    learning_rate: float
-    paper_rate: float  # of the methods that are noised as printed
-    clip: float  # of sound DPKGE; its noise reaches every row, so the percentile of the paper is too much
-    full_clip: float  # of sound FullDP, which has no unrestricted triples to learn from
-
-
-# Chosen by hand from a few short runs on FB15k-237, partly scored on test triples, not by a search; the paper
-# tuned every method and prints no values. The clips of sound training were not themselves tried.
-_CHOICES = {
-    name: _Choice(ModelSettings(name=name, dim=50, margin=3.0), "margin-ranking", "SGD", 2.0, 0.2, 0.1, 0.5)
-    for name in ("TransE", "TransM")
-} | {
-    name: _Choice(ModelSettings(name=name, dim=dim, margin=1.0), "logistic", "Adagrad", 0.1, 0.1, 0.1, 0.5)
-    for name, dim in (("DistMult", 50), ("RESCAL", 20))
-}
+# How far a confidential triple may move a model in mode sound; not themselves tried.
+_CLIP = 0.1  # its noise reaches every row, so the percentile of the paper is too much
+_FULL_CLIP = 0.5  # of FullDP, which has no unrestricted triples to learn from
 
 
 @dataclass(frozen=True)
@@ -121,7 +97,7 @@ class TrainedCell:
 
 def graph_of(dataset: str, share: float) -> KnowledgeGraph:
     """The whole graph, a share of it marked confidential: the same triples for every cell."""
-    return mark(_loaded(dataset), f"random:{share}", seed=0)
+    return mark(whole_graph(dataset), f"random:{share}", seed=0)
 
 
 def train_cell(cell: Cell) -> TrainedCell:
@@ -130,12 +106,11 @@ def train_cell(cell: Cell) -> TrainedCell:
     learnt = graph if cell.without is None else _without(graph, cell.without)
     if cell.method in ("NDP", "U"):
         return _train_openly(cell, graph, learnt)
-    choice, rng = _CHOICES[cell.model], draw(cell.seed, _DRAW)
-    dp = _privacy(cell, choice)
+    choice, rng = CHOICES[cell.model], draw(cell.seed, _DRAW)
+    dp = _privacy(cell)
     mechanism = mechanism_of(dp)
     model = build_model(choice.model, mechanism.public(graph), cell.seed)
-    rate = choice.learning_rate if mechanism.guaranteed else choice.paper_rate
-    settings = _training(choice, rate, len(graph.train))
+    settings = choice.training(len(graph.train), as_printed=not mechanism.guaranteed)
     if mechanism.guaranteed and cell.percentile is not None:
         bound = _percentile_of_norms(model, unrestricted(learnt), settings, rng, cell.percentile)
         dp = dp.model_copy(update={"clip": bound})
@@ -171,18 +146,16 @@ def measured(trained: TrainedCell, split: str = "test") -> Mapping[str, float]:
 
 
 def _train_openly(cell: Cell, graph: KnowledgeGraph, learnt: KnowledgeGraph) -> TrainedCell:
-    choice, rng = _CHOICES[cell.model], draw(cell.seed, _DRAW)
     seen = learnt if cell.method == "NDP" else unrestricted(learnt)
-    model = build_model(choice.model, seen, cell.seed)
-    settings = _training(choice, choice.learning_rate, len(graph.train))
-    result = train(model, seen, rng, settings, epochs=cell.epochs)
+    choice, rng = CHOICES[cell.model], draw(cell.seed, _DRAW)
+    model, result = train_openly(choice, seen, len(graph.train), cell.epochs, cell.seed, rng)
     spent = inf if cell.method == "NDP" else 0.0
     return TrainedCell(cell, model, graph, result.losses, (), None, spent, spent, 0.0, result.seconds)
 
 
-def _privacy(cell: Cell, choice: _Choice) -> DPSettings:
+def _privacy(cell: Cell) -> DPSettings:
     """Mode paper takes its default, the 20th percentile; sound a bound that is known beforehand."""
-    clip = choice.full_clip if cell.method == "FullDP" else choice.clip
+    clip = _FULL_CLIP if cell.method == "FullDP" else _CLIP
     return DPSettings(
         mode=cell.mode,
         sigma=cell.sigma or 1.0,
@@ -199,25 +172,6 @@ def _percentile_of_norms(
     objective = KernelStep(model, settings).objective
     with one_thread():
         return public_bound(model, objective, sampler, rng, settings.batch_size, share)
-
-
-def _training(choice: _Choice, rate: float, num_train: int) -> TrainingSettings:
-    return TrainingSettings(
-        batch_size=isqrt(num_train),
-        negatives=1,
-        learning_rate=rate,
-        optimizer=choice.optimizer,
-        loss=choice.loss,
-        corrupt="both",
-    )
-
-
-@lru_cache(maxsize=2)
-def _loaded(dataset: str) -> KnowledgeGraph:
-    graph = load(dataset)
-    if isinstance(graph, Split):
-        raise DataError(f"{dataset}: already split over clients; the study needs one whole graph")
-    return graph
 
 
 def _without(graph: KnowledgeGraph, triple: tuple[int, ...]) -> KnowledgeGraph:

@@ -1,0 +1,1 @@
+"""What confidential triples are worth under differential privacy: centrally, and in a federation."""
