@@ -133,8 +133,8 @@ def test_sections_inside_sections_and_clients_read_back_equal():
 
 def test_the_section_of_private_training_switches_it_on():
     assert Experiment().privacy.dp.mode == "off"
-    assert Experiment.from_toml("[privacy.dp]\nsigma = 2.0").privacy.dp.mode == "sound"
-    assert Experiment().override(["privacy.dp.sigma=2.0"]).privacy.dp.mode == "sound"
+    assert Experiment.from_toml("[privacy.dp]\nsigma = 2.0").privacy.dp.mode == "hubs"
+    assert Experiment().override(["privacy.dp.sigma=2.0"]).privacy.dp.mode == "hubs"
     off = Experiment.from_toml('[privacy.dp]\nmode = "off"\nsigma = 2.0')
     assert off.override(["privacy.dp.clip=1.0"]).privacy.dp.mode == "off"
 
@@ -149,7 +149,7 @@ def test_a_client_differs_where_its_section_says_so():
     assert experiment.dp_of(2).mode == "off"
     assert (experiment.dp_of(3).budget, experiment.dp_of(3).clip) == (1.0, 0.5)
     alone = Experiment(clients=[{"client": 1, "sigma": 2.0}])
-    assert (alone.dp_of(0).mode, alone.dp_of(1).mode) == ("off", "sound")
+    assert (alone.dp_of(0).mode, alone.dp_of(1).mode) == ("off", "hubs")
 
 
 def test_sections_check_themselves():

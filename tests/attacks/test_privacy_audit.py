@@ -123,13 +123,13 @@ def test_no_server_refutes_a_guarantee(graph, mode, scenario):
 
 
 @pytest.mark.parametrize(
-    ("server", "epsilon"),
-    [("colliding", 1.0), ("inconsistent", 1.0), ("extreme", 0.4)],  # extreme rows: canaries hide one another
+    ("server", "share"),
+    [("colliding", 10), ("inconsistent", 10), ("extreme", 40)],  # extreme rows: canaries hide one another
 )
-def test_hubs_with_a_tenth_of_the_noise_are_caught(graph, monkeypatch, server, epsilon):
+def test_hubs_with_a_small_share_of_the_noise_are_caught(graph, monkeypatch, server, share):
     honest = GridSum.noised
-    monkeypatch.setattr(GridSum, "noised", lambda self, deviation, key: honest(self, deviation / 10, key))
-    assert attacked(graph, "hubs", server, "at a hub", epsilon)["along the gradient"].refuted
+    monkeypatch.setattr(GridSum, "noised", lambda self, deviation, key: honest(self, deviation / share, key))
+    assert attacked(graph, "hubs", server, "at a hub", 0.4)["along the gradient"].refuted
 
 
 def test_a_start_with_a_tenth_of_the_noise_is_caught(graph, monkeypatch):

@@ -103,8 +103,8 @@ class Sound(Mechanism):
         confidential steps of the run is a share of the rows' size; other optimisers divide by the
         size of past gradients, so there it is a small share of an unrestricted triple's gradient.
         """
-        if self.dp.clip is not None:
-            return self.dp.clip
+        if self.bound is not None:
+            return self.bound
         plan, total = session.plan, session.stretch.total
         steps = max(self.steps_of(plan, Stretch.whole(total)), 1)
         if not session.kernel.optimizer.moments:

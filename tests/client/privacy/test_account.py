@@ -82,7 +82,7 @@ def test_another_version_makes_another_release(
     account = opened(tmp_path, marked)
     trained(account, marked)
     steps = account.ledger.steps
-    monkeypatch.setattr("fedkge.client.privacy.account.__version__", "newer")
+    monkeypatch.setattr("fedkge.client.privacy.account._VERSION", "newer")
     trained(account, marked)
     assert account.ledger.steps == 2 * steps
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedkge.attacks.canaries.canary_bound import p_value
 from fedkge.datasets.load import load
 from fedkge.simulations.studies import RECIPES
 from fedkge.simulations.studies.dpkge import dpkge_attacker, dpkge_clusters, dpkge_plots
@@ -148,7 +149,12 @@ def test_the_audit_refutes_the_paper_and_not_sound_training():
     frame = RECIPES["dpkge-audit"]("quick", 0)
     printed = frame[(frame["mode"] == "paper") & (frame["attacker"] == "touched rows")]
     assert (printed["verdict"] == "refuted").all()
-    assert (frame.loc[frame["mode"] == "sound", "verdict"] == "stands").all()
+    sound = frame[(frame["mode"] == "sound") & (frame["guesses"] > 0)]
+    tries = 5 * len(
+        frame[frame["mode"] == "sound"]
+    )  # numbers of guesses of each attacker: they share the 5 %
+    for _, row in sound.iterrows():
+        assert p_value(row["correct"], row["guesses"], 600, row["epsilon"], 1e-5) > 0.05 / tries
     able = frame[(frame["batch"] == "all") & (frame["attacker"] == "along the gradient")]
     assert able["at_least"].max() > 2
 
