@@ -172,7 +172,7 @@ def old_journals(patch: Patch) -> None:
 
 def journals_unlocked(patch: Patch) -> None:
     free = SimpleNamespace(flock=_nothing, LOCK_EX=0, LOCK_NB=0)
-    patch.setattr("fedkge.client.journal_file.fcntl", free)
+    patch.setattr("fedkge.client.kept_file.fcntl", free)
 
 
 def readable_secrets(patch: Patch) -> None:
