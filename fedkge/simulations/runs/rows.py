@@ -54,6 +54,8 @@ def interval_over_seeds(values: Sequence[float]) -> tuple[float, float]:
     """95 % by Student's t, from two seeds on."""
     from scipy.special import stdtrit  # takes a while to import
 
+    if len(set(values)) == 1:  # ε = ∞ of every seed among them
+        return values[0], values[0]
     half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / len(values) ** 0.5
     return mean(values) - half, mean(values) + half
 
