@@ -9,9 +9,9 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
-from fedkge.client.kernels.simd import LANES, every, load, store
+from fedkge.client.kernels.simd import LANES, every, fetch, load, store
 
-__all__ = ["Descent", "Moving", "Rule", "add_carrying", "move", "move_carrying"]
+__all__ = ["Descent", "Moving", "Rule", "add_carrying", "fetch_carrying", "move", "move_carrying"]
 
 
 class Moving(NamedTuple):
@@ -96,6 +96,18 @@ def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
 # not fill lanes, float64 does the same.
 
 
+_AHEAD = 2  # rows that are on their way from memory while one is moved
+_LINE = 16  # floats that memory gives at once
+
+
+@compiled
+def fetch_carrying(table: Floats, carry: Floats, row: int) -> None:
+    """Ask for a row of a table with its carry, which will be needed soon."""
+    for k in range(0, table.shape[1], _LINE):
+        fetch(table, row, k)
+        fetch(carry, row, k)
+
+
 @compiled
 def move_carrying(rate: np.float32, table: Floats, carry: Floats, rows: Ids, gradient: Floats) -> None:
     """Move rows of a table with its carry against a gradient (rows, w)."""
@@ -104,6 +116,8 @@ def move_carrying(rate: np.float32, table: Floats, carry: Floats, rows: Ids, gra
     step = every(rate)
     for i in range(rows.shape[0]):
         row = rows[i]
+        if i + _AHEAD < rows.shape[0]:
+            fetch_carrying(table, carry, rows[i + _AHEAD])
         for k in range(0, whole, LANES):
             x, change = load(table, row, k), load(carry, row, k) - step * load(gradient, i, k)
             moved = x + change

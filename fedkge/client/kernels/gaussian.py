@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.compiled import compiled
-from fedkge.client.kernels.descent import add_carrying
+from fedkge.client.kernels.descent import add_carrying, fetch_carrying
 
 __all__ = ["Debts", "Words", "box_muller", "box_muller_rows", "collect_debts", "snap"]
 
 _QUARTER = np.int32(1 << 30)  # of a turn
+_AHEAD = 2  # pairs of rows that are on their way from memory while one is noised
 
 Words = NDArray[np.int32]
 Debts = NDArray[np.float64]
-Marks = NDArray[np.bool_]
 
 
 @compiled
@@ -30,6 +30,9 @@ def box_muller_rows(
     width = table.shape[1]
     noise = np.empty((2, width), dtype=np.float32)
     for i in range(half):
+        if half + i + _AHEAD < rows.shape[0]:
+            fetch_carrying(table, carry, rows[i + _AHEAD])
+            fetch_carrying(table, carry, rows[half + i + _AHEAD])
         for k in range(width):
             radius = _radius(first[i, k], second[i, k])
             noise[0, k] = radius * _cosine(second[i, k])
@@ -98,22 +101,14 @@ def _cosine(word: np.int32) -> np.float32:
 
 
 @compiled
-def collect_debts(
-    first: Ids, second: Ids, paid: Debts, variance: float, named: Marks, rows: Ids, since: Debts
-) -> int:
-    """The rows in either list that owe something, and up to where they were paid; now they are paid.
-
-    They come in ascending order, so that the memory they lie in is walked through once.
-    """
+def collect_debts(first: Ids, second: Ids, paid: Debts, variance: float, rows: Ids, since: Debts) -> int:
+    """The rows in either list that owe something, each once, and up to where they were paid; now they are."""
+    count = 0
     for ids in (first, second):
         for i in range(ids.shape[0]):
-            if ids[i] >= 0:
-                named[ids[i]] = True
-    count = 0
-    for row in range(named.shape[0]):  # written always, and kept if it owes: a branch would be mispredicted
-        owes = named[row] and paid[row] < variance
-        rows[count], since[count] = row, paid[row]
-        paid[row] = variance if owes else paid[row]
-        count += int(owes)
-        named[row] = False
+            row = ids[i]
+            if row >= 0 and paid[row] < variance:
+                rows[count], since[count] = row, paid[row]
+                paid[row] = variance
+                count += 1
     return count

@@ -29,8 +29,8 @@ def norms_of_triples(
     out: Floats,
 ) -> None:
     """From coefficients and queries; never below the share `least` of what the parts are apart."""
-    sums = np.zeros(table.shape[0], dtype=np.float64)  # of the coefficients of one triple, by entity
-    apart = np.zeros(table.shape[0], dtype=np.float64)  # the same, of their magnitudes
+    sums = np.empty(table.shape[0], dtype=np.float64)  # of the coefficients of one triple, by entity
+    apart = np.empty(table.shape[0], dtype=np.float64)  # the same, of their magnitudes
     owner = np.full(table.shape[0], -1, dtype=np.int32)  # the triple that a sum belongs to
     for b in range(out.shape[0]):
         for j in range(candidates.shape[1]):
@@ -40,7 +40,8 @@ def norms_of_triples(
                 sums[e] = coefficients[b, j] + (sums[e] if again else 0.0)
                 apart[e] = abs(coefficients[b, j]) + (apart[e] if again else 0.0)
                 owner[e] = b
-        length = np.sqrt(_square(queries, b))
+        # The slopes of other comparisons do not depend on it.
+        length = np.sqrt(_square(queries, b)) if kind in (_DOT, _L2) else 0.0
         anchor = anchors[b]
         total = uncancelled = _square(anchor_rows, b) + _square(relation_rows, b)
         if owner[anchor] == b:

@@ -24,6 +24,7 @@ __all__ = [
     "query_gradients",
     "sum_candidate_gradients",
     "sum_query_gradients",
+    "write_candidate_gradients",
 ]
 
 _ZERO = np.float32(0)
@@ -169,7 +170,7 @@ def _add_rest(
 
 
 @compiled
-def _candidate_gradients(
+def write_candidate_gradients(
     kind: int, queries: Floats, table: Floats, weights: Floats, pairs: Pairs, rows: Ids, out: Floats
 ) -> None:
     """Every comparison is symmetric: the same gradient serves the other side."""
@@ -445,7 +446,7 @@ def _at_candidates(kind: int) -> Callable[[Floats, Floats, Floats, Pairs, Ids, F
     def at_candidates(
         queries: Floats, table: Floats, weights: Floats, pairs: Pairs, rows: Ids, out: Floats
     ) -> None:
-        _candidate_gradients(kind, queries, table, weights, pairs, rows, out)
+        write_candidate_gradients(kind, queries, table, weights, pairs, rows, out)
 
     return at_candidates
 

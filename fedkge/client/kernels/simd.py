@@ -21,7 +21,7 @@ from numba.extending import intrinsic, lower_builtin, register_model
 
 from fedkge.client.kernels.arrays import Floats
 
-__all__ = ["LANES", "Lanes", "choose", "every", "load", "magnitude", "root", "store", "total"]
+__all__ = ["LANES", "Lanes", "choose", "every", "fetch", "load", "magnitude", "root", "store", "total"]
 
 LANES = 8
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
@@ -111,6 +111,19 @@ def _store(typing: Any, array: Any, row: Any, k: Any, value: Any) -> Any:
 
 
 @intrinsic
+def _fetch(typing: Any, array: Any, row: Any, k: Any) -> Any:
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.bitcast(_address(context, builder, sig, args), ir.IntType(8).as_pointer())
+        to_be_written, kept, data = (ir.Constant(_INDEX, value) for value in (1, 3, 1))
+        shape = ir.FunctionType(ir.VoidType(), [place.type, *[_INDEX] * 3])
+        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
+        builder.call(function, [place, to_be_written, kept, data])
+        return context.get_dummy_value()
+
+    return types.void(array, row, k), emit
+
+
+@intrinsic
 def _every(typing: Any, x: Any) -> Any:
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         nothing = ir.Constant(_VECTOR, ir.Undefined)
@@ -157,6 +170,9 @@ def _total(typing: Any, x: Any) -> Any:
 
 load = cast(Callable[[Floats, int, int], Lanes], _load)  # array[row, k : k + 8]
 store = cast(Callable[[Floats, int, int, Lanes], None], _store)  # array[row, k : k + 8] = value
+fetch = cast(
+    Callable[[Floats, int, int], None], _fetch
+)  # bring array[row, k] nearer, while others are worked on
 every = cast(Callable[[np.float32], Lanes], _every)  # the same number in every lane
 choose = cast(Callable[[Lanes, Lanes, Lanes, Lanes], Lanes], _choose)  # the third where x > y, else the last
 magnitude = cast(Callable[[Lanes], Lanes], _magnitude)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.fused import Clipping
 from fedkge.client.kernels.gradients import Objective, TripleGradients, triple_gradients
 from fedkge.client.kernels.lengths import clipping_weights
 from fedkge.client.models.model import Model
-from fedkge.client.privacy.norms import triple_norms
+from fedkge.client.privacy.norms import CANCELLING, rounding_share, triple_norms
 from fedkge.client.training.negatives import NegativeSampler
 
-__all__ = ["clip", "percentile", "public_bound"]
+__all__ = ["clip", "clipping_of", "percentile", "public_bound"]
 
 _SLACK = 1 + 1e-5  # norms, weights and sums are rounded; the bound is not to be exceeded for that
 _LEAST = 1e-6  # a bound must be above zero, even where every gradient is zero
@@ -27,6 +28,11 @@ def clip(gradients: TripleGradients, norms: Floats, bound: float, share: float =
     if clipping_weights(norms, bound / _SLACK, share, weights):
         _silence(gradients, ~np.isfinite(norms))
     gradients.weigh(weights)
+
+
+def clipping_of(bound: float, share: float, num_candidates: int) -> Clipping:
+    """For the fused step: `clip` by `clipping_norms`, with room for what rounding adds to a triple's part."""
+    return Clipping(bound / (1 + rounding_share(num_candidates)) / _SLACK, share, 1 / CANCELLING)
 
 
 def percentile(norms: Floats, share: float) -> float:

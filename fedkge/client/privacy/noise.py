@@ -13,6 +13,7 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.descent import move_carrying
+from fedkge.client.kernels.fused import Carried
 from fedkge.client.kernels.gaussian import Debts, collect_debts, snap
 from fedkge.client.privacy.normals import Keystream
 from fedkge.client.privacy.norms import CARRIED
@@ -45,6 +46,7 @@ class DenseNoise:
 
     def __init__(self, stream: Keystream) -> None:
         self.stream = stream
+        self.carried: dict[str, Carried] = {}  # tables whose rows may move before they are noised
 
     def add(self, gradient: Floats, deviation: float) -> None:
         """Add noise of that deviation to gradients (r, w) of a confidential step."""
@@ -61,6 +63,10 @@ class DenseNoise:
 
     def after(self, deviation: float, learning_rate: float) -> None:
         """A confidential step is over."""
+
+    def iterate(self, tables: Mapping[str, Floats]) -> Mapping[str, Floats]:
+        """All rows as they would be released after this step."""
+        return tables
 
     def flush(self) -> None:
         """Make every row what it should be: the model is about to be released."""
@@ -88,9 +94,9 @@ class LazyNoise(DenseNoise):
         self.tables = tables
         self.limit = limit  # of the magnitude of a row's numbers
         self.carry = {name: np.zeros_like(table) for name, table in tables.items()}
+        self.carried = {name: Carried(table, self.carry[name]) for name, table in tables.items()}
         self.grid = inf
         self.variance = 0.0  # that every row has been charged with since the beginning
-        self._named = {name: np.zeros(len(table), dtype=np.bool_) for name, table in tables.items()}
         self.paid: dict[str, Debts] = {name: np.zeros(len(table)) for name, table in tables.items()}
 
     def add(self, gradient: Floats, deviation: float) -> None:
@@ -109,12 +115,24 @@ class LazyNoise(DenseNoise):
         self.variance += (learning_rate * deviation) ** 2
         self.grid = min(self.grid, grid_of(learning_rate * deviation))
 
+    def iterate(self, tables: Mapping[str, Floats]) -> Mapping[str, Floats]:
+        """Every row is paid; the grid is that of the copies, so that training goes on with all bits."""
+        self._settle_all()
+        copies = {name: table.copy() for name, table in tables.items()}
+        for name in self.tables:
+            snap(copies[name], np.float32(self.grid))
+        return copies
+
     def flush(self) -> None:
+        self._settle_all()
+        if self.variance:
+            for table in self.tables.values():
+                snap(table, np.float32(self.grid))
+
+    def _settle_all(self) -> None:
         for name, table in self.tables.items():
             every = np.arange(len(table), dtype=np.int32)
             self._settle(name, every, every[:0])
-            if self.variance:
-                snap(table, np.float32(self.grid))
 
     def check(self) -> None:
         if _largest(self.tables) > self.limit:
@@ -126,10 +144,10 @@ class LazyNoise(DenseNoise):
 
     def _settle(self, name: str, first: Ids, second: Ids) -> None:
         """Pay the rows named in either list, each once."""
-        paid, named = self.paid[name], self._named[name]
-        rows = np.empty(min(len(first) + len(second), len(paid)) + 1, dtype=np.int32)
+        paid = self.paid[name]
+        rows = np.empty(min(len(first) + len(second), len(paid)), dtype=np.int32)
         since = np.empty(len(rows))
-        count = collect_debts(first, second, paid, self.variance, named, rows, since)
+        count = collect_debts(first, second, paid, self.variance, rows, since)
         self._pay(name, rows[:count], since[:count])
 
     def _pay(self, name: str, rows: Ids, since: Debts) -> None:

@@ -15,10 +15,10 @@ from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.gradients import MOST_ROUNDED, TripleGradients
 from fedkge.client.kernels.lengths import norms_of_rows, norms_of_triples
 
-__all__ = ["CARRIED", "clipping_norms", "rounding_share", "triple_norms"]
+__all__ = ["CANCELLING", "CARRIED", "clipping_norms", "rounding_share", "triple_norms"]
 
 CARRIED = 2.0**-10  # of a triple's bound: what the carried rows of lazy noise are rounded by, at most
-_CANCELLING = 4.0  # how many times its norm the parts of a clipped triple may be together
+CANCELLING = 4.0  # how many times its norm the parts of a clipped triple may be together
 _UNIT = 2.0**-24  # rounding of float32
 
 
@@ -27,9 +27,9 @@ def rounding_share(num_candidates: int) -> float:
 
     A triple names num_candidates + 2 rows, and k parts of one row are rounded k times, by the unit of what
     they come to. Of more than MOST_ROUNDED parts the sum is in double precision, so a row has an error
-    of MOST_ROUNDED² · unit · _CANCELLING bounds, with the triple and without it.
+    of MOST_ROUNDED² · unit · CANCELLING bounds, with the triple and without it.
     """
-    return 2 * MOST_ROUNDED**2 * _UNIT * _CANCELLING * sqrt(num_candidates + 2) + CARRIED
+    return 2 * MOST_ROUNDED**2 * _UNIT * CANCELLING * sqrt(num_candidates + 2) + CARRIED
 
 
 def clipping_norms(gradients: TripleGradients, table: Floats) -> Floats:
@@ -38,7 +38,7 @@ def clipping_norms(gradients: TripleGradients, table: Floats) -> Floats:
     Parts are rounded before they cancel, so that a norm which believed in the difference alone would let
     rounding errors through that are as large as the parts.
     """
-    return triple_norms(gradients, table, 1 / _CANCELLING)
+    return triple_norms(gradients, table, 1 / CANCELLING)
 
 
 def triple_norms(gradients: TripleGradients, table: Floats, least: float = 0.0) -> Floats:

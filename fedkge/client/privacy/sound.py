@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import sqrt
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedkge.client.kernels.arrays import Floats, Ids
+from fedkge.client.kernels.fused import Carried, clipped_step
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models.model import Model
-from fedkge.client.privacy.clipping import clip, public_bound
+from fedkge.client.privacy.clipping import clip, clipping_of, public_bound
 from fedkge.client.privacy.epoch_plan import Stretch
 from fedkge.client.privacy.mechanism import (
     Batches,
@@ -34,24 +35,35 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, Settings, TrainingSettings
 
-__all__ = ["Sound", "SoundStep"]
+__all__ = ["IterateMean", "Sound", "SoundOptions", "SoundStep"]
 
 
-# About what 0.03, the bound before there was a rule, comes to with TransE on FB15k-237; not searched for.
-_NOISE_SHARE = 0.5  # of all noise that a row gets in a run, beside the root mean square of the first rows
-_GRADIENT_SHARE = 0.1  # of the median norm of an unrestricted triple's gradient
 _WITHOUT_PUBLIC = 0.03  # where there is no unrestricted triple
 _LEAST = 1e-6
+_ITERATES = 20  # that a mean is taken of, at most: each is noised in every row
 
 
 class SoundOptions(Settings):
-    """When `sound` reaches confidential triples, and what it makes of the last of its iterates."""
+    """When `sound` reaches confidential triples, what it averages, and the bound where `clip` is left out.
+
+    The default of `noise_share` was chosen on public relations marked as if confidential.
+    """
 
     phase: float = Field(
         default=1.0, gt=0, le=1, description="the share of a run's epochs, its last ones, that reach them"
     )
     average: float = Field(
         default=0.0, ge=0, le=1, description="the share of a call's confidential steps, the last, to average"
+    )
+    noise_share: float = Field(
+        default=2.0,
+        gt=0,
+        description="under SGD: all noise that a row gets in a run, beside the size that rows begin with",
+    )
+    gradient_share: float = Field(
+        default=0.1,
+        gt=0,
+        description="under other optimisers: the bound, beside an unrestricted triple's median gradient",
     )
 
 
@@ -101,7 +113,7 @@ class Sound(Mechanism):
 
         Noise reaches every row in proportion to the bound. Under SGD it is such that the noise of all
         confidential steps of the run is a share of the rows' size; other optimisers divide by the
-        size of past gradients, so there it is a small share of an unrestricted triple's gradient.
+        size of past gradients, so there it is a share of an unrestricted triple's gradient.
         """
         if self.bound is not None:
             return self.bound
@@ -110,7 +122,8 @@ class Sound(Mechanism):
         if not session.kernel.optimizer.moments:
             size = np.sqrt(np.mean(np.square(session.model.entity.numpy(), dtype=np.float64)))
             rate = session.kernel.optimizer.learning_rate
-            return max(float(_NOISE_SHARE * size * plan.batch / (rate * self.dp.sigma * sqrt(steps))), _LEAST)
+            share = self.schedule.noise_share
+            return max(float(share * size * plan.batch / (rate * self.dp.sigma * sqrt(steps))), _LEAST)
         public = self.public(session.graph)
         if not len(public.train):
             return _WITHOUT_PUBLIC
@@ -118,7 +131,7 @@ class Sound(Mechanism):
         median = public_bound(
             session.model, session.kernel.objective, sampler, rng, session.settings.batch_size, 50
         )
-        return _GRADIENT_SHARE * median
+        return self.schedule.gradient_share * median
 
     def step(self, session: TrainingSession) -> SoundStep:
         bound = self.bound_of(session)
@@ -132,8 +145,37 @@ class Sound(Mechanism):
         step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch)
         step.why = why
         steps = self.steps_of(session.plan, session.stretch)
-        step.averaged_from = steps - int(self.schedule.average * steps)
+        step.mean = IterateMean(steps, int(self.schedule.average * steps))
         return step
+
+
+class IterateMean:
+    """The mean of a call's last iterates, of which it takes some that are evenly apart.
+
+    Every one is noised in all rows and on the grid of what is released, so that the mean is post-processing.
+    """
+
+    def __init__(self, steps: int = 0, averaged: int = 0) -> None:
+        self.left = steps
+        self.averaged = averaged
+        self.apart = max(-(-averaged // _ITERATES), 1)
+        self.taken = 0
+        self.total: dict[str, NDArray[np.float64]] = {}
+
+    def due(self) -> bool:
+        """Whether the iterate after this step is one of them; the last one always is."""
+        self.left -= 1
+        return 0 <= self.left < self.averaged and self.left % self.apart == 0
+
+    def take(self, iterate: Mapping[str, Floats]) -> None:
+        self.taken += 1
+        for name, rows in iterate.items():
+            self.total[name] = self.total.get(name, 0.0) + rows.astype(np.float64)
+
+    def write(self, tables: Mapping[str, Floats]) -> None:
+        """Make the tables the mean, if there is one."""
+        for name, total in self.total.items():
+            tables[name][:] = total / self.taken
 
 
 class SoundStep(PrivateStep):
@@ -156,13 +198,16 @@ class SoundStep(PrivateStep):
     ) -> None:
         super().__init__(kernel)
         self.noise = noise
+        model = kernel.model
+        self._fuses = not (noise.dense or model.projects or model.operator is None)
+        none = Carried(*[np.empty((len(model.scale), 0), dtype=np.float32)] * 2)
+        self._entity = noise.carried.get(model.entity_table, none)
+        self._relation = noise.carried.get(model.relation_table, none)
         self.noise_name = noise.name
         self.bound = bound
         self.batch = batch
         self.deviation = sigma * bound / batch
-        self.steps = 0
-        self.averaged_from: int | None = None  # how many steps come before the iterates that are averaged
-        self.total: dict[str, NDArray[np.float64]] = {}
+        self.mean = IterateMean()
 
     def unrestricted(self, batch: Batch) -> float:
         """An ordinary step; the rows that it reads are paid first."""
@@ -171,9 +216,25 @@ class SoundStep(PrivateStep):
 
     def confidential(self, batch: Batch) -> float:
         """A batch may be empty, and is noised like any."""
-        kernel, model = self.kernel, self.kernel.model
         self.noise.before(batch)
-        kernel.optimizer.begin_step()
+        self.kernel.optimizer.begin_step()
+        loss = self._fused(batch) if self._fuses else self._in_passes(batch)
+        self.noise.after(self.deviation, self.kernel.optimizer.learning_rate)
+        if self.mean.due():
+            self.mean.take(self.noise.iterate(self.kernel.model.tables))
+        return loss
+
+    def _fused(self, batch: Batch) -> float:
+        """Only rows of the batch move; what they and all others owe is paid when they are read."""
+        if not len(batch.anchors):
+            return 0.0
+        kernel, model = self.kernel, self.kernel.model
+        clipping = clipping_of(self.bound, 1 / self.batch, batch.candidates.shape[1])
+        rate = kernel.optimizer.learning_rate
+        return clipped_step(model, kernel.objective, clipping, rate, self._entity, self._relation, batch)
+
+    def _in_passes(self, batch: Batch) -> float:
+        kernel, model = self.kernel, self.kernel.model
         sums: dict[str, Sums] = {}
         loss = 0.0
         if len(batch.anchors):
@@ -185,7 +246,6 @@ class SoundStep(PrivateStep):
             loss = float(gradients.losses.mean(dtype=np.float64))
         for name in model.tables:
             self.move(name, sums.get(name), self.noise.dense, self._noised)
-        self.noise.after(self.deviation, kernel.optimizer.learning_rate)
         return loss
 
     def apply(self, name: str, rows: Ids, gradient: Floats) -> None:
@@ -195,6 +255,7 @@ class SoundStep(PrivateStep):
     def finish(self) -> None:
         self.noise.flush()
         self.noise.check()
+        self.mean.write(self.kernel.model.tables)
 
     def _noised(self, rows: Ids, gradient: Floats) -> None:
         del rows

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkge.client.kernels.gaussian import collect_debts
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy.noise import DenseNoise, LazyNoise, choose_noise
 from fedkge.client.privacy.normals import Keystream, derived
@@ -135,6 +136,52 @@ def test_a_confidential_step_moves_every_row_by_noise_of_the_right_size(lazy: bo
         rest = np.delete(moved, read, axis=0).ravel()
         assert abs(rest.std() / expected - 1) < 5 / np.sqrt(2 * rest.size)
         assert abs(rest.mean()) < 5 * expected / np.sqrt(rest.size)
+
+
+def carried_rows(name: str, norm: int, batch: Batch, fuses: bool, broken: bool) -> tuple[np.ndarray, float]:
+    """Rows with their carry after one confidential step, and its loss."""
+    graph = random_graph(0, entities=30)
+    model = build_model(ModelSettings(name=name, dim=20, norm=norm), graph, 0)
+    if broken:
+        model.tables["entity"][batch.anchors[0]] = 1e38
+    noise = LazyNoise(Keystream(bytes(32)), model.tables)
+    step = SoundStep(KernelStep(model, SETTINGS), noise, SIGMA, BOUND, EXPECTED)
+    step._fuses = step._fuses and fuses
+    assert step._fuses == fuses
+    loss = step.confidential(batch)
+    rows = [table.astype(np.float64) + noise.carry[key] for key, table in model.tables.items()]
+    return np.concatenate([table.ravel() for table in rows]), loss
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("name", "norm"),
+    [("TransE", 1), ("TransE", 2), ("TransM", 1), ("DistMult", 1), ("ComplEx", 1), ("RotatE", 1)],
+)
+@pytest.mark.parametrize("size", [1, 60])
+def test_a_fused_clipped_step_is_the_one_in_passes(name: str, norm: int, size: int, broken: bool) -> None:
+    """60 triples at 30 entities: rows of more than 16 parts, which are added in double precision."""
+    graph = random_graph(0, entities=30)
+    rng = np.random.default_rng(4)
+    sampler = NegativeSampler(graph, SETTINGS.model_copy(update={"negatives": 12}))
+    batch = sampler.batch(rng.permutation(len(graph.train))[:size], rng)
+    (fused, loss), (expected, its_loss) = (
+        carried_rows(name, norm, batch, fuses, broken) for fuses in (True, False)
+    )
+    if not broken:
+        assert loss == pytest.approx(its_loss, rel=1e-6)
+    np.testing.assert_allclose(fused, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_a_row_that_is_named_often_is_paid_once() -> None:
+    ids = np.array([3, -1, 3, 0, 5], dtype=np.int32), np.array([5, 1, 3], dtype=np.int32)
+    paid = np.array([0.0, 2.0, 0.0, 1.0, 0.0, 0.5])
+    rows, since = np.empty(8, dtype=np.int32), np.empty(8)
+    count = collect_debts(*ids, paid, 2.0, rows, since)
+    owed = dict(zip(rows[:count].tolist(), since[:count].tolist(), strict=True))
+    assert (count, owed) == (3, {3: 1.0, 0: 0.0, 5: 0.5})
+    np.testing.assert_array_equal(paid, [2.0, 2.0, 0.0, 2.0, 0.0, 2.0])
+    assert collect_debts(*ids, paid, 2.0, rows, since) == 0
 
 
 def test_two_steps_draw_different_noise() -> None:

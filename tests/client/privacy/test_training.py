@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fedkge.client.models import MODELS, Model, build_model
 from fedkge.client.privacy import EpochPlan, PrivateResult, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.paper import PaperStep
-from fedkge.client.privacy.sound import SoundStep
+from fedkge.client.privacy.sound import IterateMean, SoundStep
 from fedkge.client.training.negatives import Batch
 from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
@@ -175,8 +176,8 @@ def test_without_unrestricted_triples_there_is_no_loss_to_tell(marked) -> None:
 
 
 def test_without_a_clip_all_noise_of_a_run_is_a_share_of_the_rows(marked) -> None:
-    """SGD: rate · σ · bound / batch in each of the steps adds up to half of the rows' root mean square."""
-    model, result = train(marked, DPSettings(mode="sound", sigma=2.0))
+    """SGD: rate · σ · bound / batch in all steps adds up to that share of the rows' root mean square."""
+    model, result = train(marked, DPSettings(mode="sound", sigma=2.0, options={"noise_share": 0.5}))
     rows = build_model(model.settings, unrestricted(marked), 0).tables["entity"].astype(np.float64)
     (event,) = result.events
     batch = event.rate * marked.marks("train").sum()
@@ -261,3 +262,44 @@ def test_more_noise_moves_rows_further(marked) -> None:
         for sigma in (0.1, 3.0, 30.0)
     ]
     assert moves[0] < moves[1] < moves[2]
+
+
+@pytest.mark.parametrize("noise", ["lazy", "dense"])
+def test_averaging_releases_the_mean_of_the_last_iterates_each_noised_in_every_row(
+    noise: str, marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterates = []
+    take = IterateMean.take
+
+    def spy(self, iterate):
+        iterates.append({name: rows.copy() for name, rows in iterate.items()})
+        take(self, iterate)
+
+    monkeypatch.setattr(IterateMean, "take", spy)
+    dp = DPSettings(mode="sound", noise=noise, options={"average": 0.5})
+    model, result = train(marked, dp, epochs=4)
+    steps = sum(event.steps for event in result.events)
+    assert 2 <= len(iterates) <= min(20, steps // 2)
+    for name, table in model.tables.items():
+        mean = np.mean([iterate[name].astype(np.float64) for iterate in iterates], axis=0)
+        assert np.array_equal(table, mean.astype(np.float32))
+        for before, after in pairwise(iterates):
+            assert (before[name] != after[name]).any(axis=1).all()
+
+
+def test_averaging_changes_what_is_released_and_nothing_that_it_costs(marked) -> None:
+    plain, averaged = (
+        train(marked, DPSettings(mode="sound", options={"average": share}), epochs=4) for share in (0.0, 0.5)
+    )
+    assert (plain[0].tables["relation"] != averaged[0].tables["relation"]).all()
+    assert plain[1].events == averaged[1].events
+
+
+@pytest.mark.parametrize(("steps", "averaged"), [(7, 3), (100, 40), (50, 50), (3, 0)])
+def test_iterates_are_evenly_apart_and_the_last_is_among_them(steps: int, averaged: int) -> None:
+    mean = IterateMean(steps, averaged)
+    due = [step for step in range(1, steps + 1) if mean.due()]
+    assert len(due) <= 20
+    assert all(step > steps - averaged for step in due)
+    assert not averaged or due[-1] == steps
+    assert len(set(np.diff(due).tolist())) <= 1
