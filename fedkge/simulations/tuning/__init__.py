@@ -1,0 +1,1 @@
+"""Settings of differential privacy chosen on public triples alone."""
