@@ -35,7 +35,13 @@ _log = logging.getLogger(__name__)
 def load(
     source: str | Path, columns: str | None = None, header: bool | None = None
 ) -> KnowledgeGraph | Split:
-    """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`."""
+    """A dataset by name, or from a file, folder or archive; already split ones come as a `Split`.
+
+    Args:
+        source: the name or path.
+        columns: what the columns of text files hold: 'htr', 'head,relation,tail,_,_' or '0,1,2'.
+        header: whether text files have a header; None looks.
+    """
     loaded = _load(str(source), Layout(columns, header))
     if isinstance(loaded, Split):
         return _normalised_split(loaded)
@@ -140,14 +146,24 @@ def _bare_name(path: Path) -> str:
 
 
 def _client_folders(contents: Sequence[Member]) -> dict[int, list[Member]]:
-    """Members by client number, where a folder is called client-N."""
+    """Members by client number, where folders are called client-N, or N as in FedLU's archives."""
     clients: dict[int, list[Member]] = {}
     for member in contents:
         for part in PurePosixPath(member.name).parts[:-1]:
             number = part.removeprefix("client-")
             if number != part and number.isdecimal():
                 clients.setdefault(int(number), []).append(member)
-    return clients
+    return clients or _numbered_folders(contents)
+
+
+def _numbered_folders(contents: Sequence[Member]) -> dict[int, list[Member]]:
+    """Members by the number that their folder is called; a single folder such as 2019 is nobody's client."""
+    clients: dict[int, list[Member]] = {}
+    for member in contents:
+        folder = PurePosixPath(member.name).parent.name
+        if folder.isdecimal():
+            clients.setdefault(int(folder), []).append(member)
+    return clients if len(clients) > 1 or 0 in clients else {}
 
 
 def _read_split(
@@ -155,7 +171,8 @@ def _read_split(
 ) -> Split:
     if sorted(clients) != list(range(len(clients))):
         raise DataError(
-            f"{name}: client folders are {sorted(clients)}; expected 0 to {len(clients) - 1} without gaps"
+            f"{name}: client folders are {sorted(clients)}; expected 0 to {len(clients) - 1} without gaps; "
+            "rename them"
         )
     graphs = [_read_graph(f"client-{n}", clients[n], layout, f"{name}/client-{n}") for n in sorted(clients)]
     readers = _readers()
@@ -226,7 +243,7 @@ def _split_members(
     endings = [suffix for suffix in _suffixes() if suffix != ".txt"]  # which many other files have
     raise DataError(
         f"{origin}: no triples found (it holds {names}); expected train.tsv (and valid.tsv, test.tsv), "
-        f"train2id.txt, client-0/…, or one {', '.join(endings[:-1])} or {endings[-1]} file"
+        f"train2id.txt, client-0/… or 0/…, or one {', '.join(endings[:-1])} or {endings[-1]} file"
     )
 
 

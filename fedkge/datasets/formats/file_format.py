@@ -18,7 +18,7 @@ __all__ = ["Format", "GraphFiles", "Layout", "SplitFiles", "TripleFile"]
 class Layout:
     """What the user says of a table of triples."""
 
-    columns: str | None = None  # an order such as 'hrt' or 'htr'
+    columns: str | None = None  # as `Columns` reads it: 'htr', 'head,relation,tail,_,_', '0,1,2'
     header: bool | None = None  # None: look
 
 

@@ -3,6 +3,9 @@
 A list with one dict per client: `train | valid | test` -> `edge_index` (2, n) and `edge_type` (n,) in local
 ids, `edge_index_ori` and `edge_type_ori` in global ids. It carries no labels: they lie beside it, in
 `NAME.entities.tsv` and `NAME.relations.tsv`; where these are absent, a global id is its own label.
+
+Where no client has the `_ori` arrays, the ids must be global, and the file has to show it: labels lie beside
+it, or some client's ids leave gaps, which local ids never do. Local ids alone do not tell what clients share.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,9 @@ __all__ = ["FedEPickle", "companions", "write_pickle"]
 _COMPANIONS = ("entities.tsv", "relations.tsv", "split.json")  # beside NAME.pkl, as NAME.entities.tsv, …
 
 Client = dict[str, dict[str, NDArray[np.int64]]]
+
+_SHAPES = {"edge_index": (2, -1), "edge_type": (-1,)}
+_WORDS = {"edge_index": ("entities", "entities.tsv"), "edge_type": ("relations", "relations.tsv")}
 
 _ORDER = ("train", "test", "valid")  # as the published files have it
 _NUMBERS = {f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)} - {"f1"}
@@ -58,6 +64,9 @@ class FedEPickle(SplitFiles):
         member = next(member for member in members if member.suffix == ".pkl")
         beside = _beside(member, members)
         clients = _checked(_load(member), member.origin)
+        if not _has_global_ids(clients):
+            _require_global(clients, beside, member.origin)
+            clients = [_numbered_by_client(client) for client in clients]
         entities = _vocabulary(clients, "edge_index_ori", beside.get("entities.tsv"), member.origin)
         relations = _vocabulary(clients, "edge_type_ori", beside.get("relations.tsv"), member.origin)
         graphs = [
@@ -224,10 +233,20 @@ def _load(member: Member) -> object:
 def _checked(data: object, origin: str) -> list[Client]:
     if not isinstance(data, list) or not data:
         raise DataError(f"{origin}: expected a list with one dict per client, found {type(data).__name__}")
-    return [_checked_client(client, f"{origin}, client {number}") for number, client in enumerate(data)]
+    keys = _keys(data)
+    return [_checked_client(client, keys, f"{origin}, client {number}") for number, client in enumerate(data)]
 
 
-def _checked_client(client: object, origin: str) -> Client:
+def _keys(data: list[object]) -> dict[str, tuple[int, ...]]:
+    """The arrays that every client must have, with their shapes; global ids if any client has some."""
+    clients = [client for client in data if isinstance(client, dict)]
+    parts = [part for client in clients for part in client.values() if isinstance(part, dict)]
+    if not any(f"{key}_ori" in part for part in parts for key in _SHAPES):
+        return _SHAPES
+    return {f"{key}{ending}": shape for key, shape in _SHAPES.items() for ending in ("", "_ori")}
+
+
+def _checked_client(client: object, keys: dict[str, tuple[int, ...]], origin: str) -> Client:
     if not isinstance(client, dict):
         raise DataError(f"{origin}: expected a dict, found {type(client).__name__}")
     checked: Client = {}
@@ -235,16 +254,10 @@ def _checked_client(client: object, origin: str) -> Client:
         part = client.get(split)
         if not isinstance(part, dict):
             raise DataError(f"{origin}: no '{split}' in it; known: {', '.join(map(str, client))}")
-        checked[split] = {}
-        for key, shape in (("edge_index", (2, -1)), ("edge_type", (-1,))):
-            for full in (key, f"{key}_ori"):
-                held = part.get(full)
-                array = held.value if isinstance(held, _Array) else None
-                if array is not None and array.size == 0:  # numpy calls an empty list float
-                    array = np.zeros([max(size, 0) for size in shape], dtype=np.int64)
-                if array is None or array.dtype.kind not in "iu" or array.ndim != len(shape):
-                    raise DataError(f"{origin}: '{split}' needs '{full}', an integer array of shape {shape}")
-                checked[split][full] = array.astype(np.int64)
+        checked[split] = {
+            key: _checked_array(part.get(key), shape, f"{origin}: '{split}' needs '{key}'")
+            for key, shape in keys.items()
+        }
         if len({array.shape[-1] for array in checked[split].values()}) != 1:
             raise DataError(f"{origin}: the arrays of '{split}' have different lengths")
         if any(len(array) != 2 for key, array in checked[split].items() if key.startswith("edge_index")):
@@ -252,6 +265,56 @@ def _checked_client(client: object, origin: str) -> Client:
         if any(array.min(initial=0) < 0 for array in checked[split].values()):
             raise DataError(f"{origin}: a negative id in '{split}'")
     return checked
+
+
+def _checked_array(held: object, shape: tuple[int, ...], need: str) -> NDArray[np.int64]:
+    array = held.value if isinstance(held, _Array) else None
+    if array is not None and array.size == 0:  # numpy calls an empty list float
+        array = np.zeros([max(size, 0) for size in shape], dtype=np.int64)
+    if array is None or array.dtype.kind not in "iu" or array.ndim != len(shape):
+        raise DataError(f"{need}, an integer array of shape {shape}")
+    return array.astype(np.int64)
+
+
+def _has_global_ids(clients: list[Client]) -> bool:
+    return "edge_index_ori" in clients[0]["train"]
+
+
+def _require_global(clients: list[Client], beside: dict[str, Member], origin: str) -> None:
+    """Refuse ids that may be local: those of every client run from 0 without a gap, and no labels tell."""
+    if len(clients) == 1:
+        return  # with nobody to share with, local ids are global ones
+    gapless = {key: [_is_gapless(_both(client, key)) for client in clients] for key in _SHAPES}
+    for key, (things, file) in _WORDS.items():
+        if file in beside or not all(gapless[key]):
+            continue
+        counts = {int(_both(client, key).max(initial=-1)) + 1 for client in clients}
+        if key == "edge_type" and len(counts) == 1:
+            continue  # every client has every relation, of which the entities' ids tell that they are global
+        stem = PurePosixPath(origin).name.removesuffix(".gz").removesuffix(".pkl")
+        raise DataError(
+            f"{origin}: '{key}' may be local ids (each client's run from 0 without a gap), and these do "
+            f"not tell which {things} clients share; add 'edge_index_ori' and 'edge_type_ori' with global "
+            f"ids to every part, or, if these are global, a file {stem}.{file} with "
+            "the label of each id, one a line"
+        )
+
+
+def _is_gapless(ids: NDArray[np.int64]) -> bool:
+    distinct = np.unique(ids)
+    return len(distinct) == 0 or int(distinct[-1]) == len(distinct) - 1
+
+
+def _numbered_by_client(client: Client) -> Client:
+    """A client that has global ids only, with local ones beside them."""
+    own = {key: np.unique(_both(client, key)) for key in _SHAPES}
+    return {
+        split: {
+            **{key: np.searchsorted(own[key], part[key]) for key in _SHAPES},
+            **{f"{key}_ori": part[key] for key in _SHAPES},
+        }
+        for split, part in client.items()
+    }
 
 
 def _both(client: Client, key: str) -> NDArray[np.int64]:

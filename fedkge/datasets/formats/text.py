@@ -1,7 +1,8 @@
 """Labelled triples in TSV and CSV files.
 
 A plain file has one triple a line and no header. A header is recognised by its words and then names the
-columns; a column `confidential` marks statements. Labels that a plain line cannot carry (tabs, line breaks)
+columns; a column `confidential` marks statements. Columns that the header or the user does not name, such as
+times, are left out. Labels that a plain line cannot carry (tabs, line breaks)
 make the writer open the file with the line `# fedkge: escaped`; only below that line are escapes undone, so
 that a backslash in anybody else's file stays a backslash.
 """
@@ -16,15 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
+from fedkge.datasets.formats.columns import SKIPPED, TRIPLE, Columns
 from fedkge.datasets.formats.container import Member, read_text
 from fedkge.datasets.formats.file_format import Layout, TripleFile
 from fedkge.datasets.graph import BoolArray, LabelledTriples
-from fedkge.errors import DataError, SettingError
+from fedkge.errors import DataError
 
 __all__ = ["Text", "read_labels", "write_labels", "write_triples"]
 
 ESCAPED = "# fedkge: escaped"
-COLUMNS = ("head", "relation", "tail")
+_PLAIN = "hrt"  # the order of a file without a header, unless the user gives another
 _SYNONYMS = {
     "head": ("h", "subject", "subj", "s", "source", "from"),
     "relation": ("r", "rel", "predicate", "pred", "p", "edge"),
@@ -43,13 +45,16 @@ class Text(TripleFile):
 
     def read(self, member: Member, scope: str, layout: Layout) -> LabelledTriples:
         del scope
+        columns = Columns.parse(_PLAIN if layout.columns is None else layout.columns)
         cells, width, escaped = _cells(member)
         if not cells:
             return LabelledTriples([], [], [])
         named = _header(cells[:width]) if layout.header is not False or escaped else None
-        if named is None and width != 3:
-            raise DataError(_wrong_width(member, cells[:width]))
-        places = _places(named, layout.columns, member.origin)
+        if not columns.fits(width) and (named is None or columns.width != len(TRIPLE)):
+            raise DataError(_wrong_width(member, cells[:width], columns))
+        places = _places(
+            named, columns if named is None or layout.columns is not None else None, member.origin
+        )
         skipped = 1 if named is not None or layout.header is True else 0
         picked = {name: cells[skipped * width + position :: width] for name, position in places.items()}
         if escaped:
@@ -66,7 +71,7 @@ class Text(TripleFile):
 def write_triples(path: Path, triples: LabelledTriples) -> None:
     """Write one triple a line, plain where the labels allow it."""
     columns: list[Sequence[str]] = [triples.heads, triples.relations, triples.tails]
-    names = list(COLUMNS)
+    names = list(TRIPLE)
     if triples.confidential is not None:
         columns.append(["1" if mark else "0" for mark in triples.confidential])
         names.append("confidential")
@@ -132,15 +137,24 @@ def _line_of(member: Member, row: int) -> int:
     return [number for number, line in lines if line and (number, line) != (1, ESCAPED)][row]
 
 
-def _wrong_width(member: Member, row: Sequence[str]) -> str:
+def _wrong_width(member: Member, row: Sequence[str], columns: Columns) -> str:
     where = f"{member.origin}, line {_line_of(member, 0)}"
+    if columns.width != len(TRIPLE):
+        return (
+            f"{where}: expected {columns.wanted}, as the order given says, found {len(row)}; "
+            f"name every column once, with {SKIPPED} for those to leave out"
+        )
     mismatch = f"expected 3 columns (head, relation, tail), found {len(row)}"
     if len(row) == 1:
         for mark, name in (("\t", "tabs"), (";", "semicolons"), (",", "commas"), (None, "spaces")):
             if len(row[0].split(mark)) >= 3:
                 return f"{where}: {mismatch}, separated by {name}; use tabs, or commas in a file named .csv"
+    if len(row) < len(TRIPLE):
+        return f"{where}: {mismatch}; a triple needs all three"
+    names = [*sorted(columns.places, key=columns.places.__getitem__), *[SKIPPED] * (len(row) - len(TRIPLE))]
     return (
-        f"{where}: {mismatch}; keep three, or name all in a header line such as "
+        f"{where}: {mismatch}; name them with --columns {','.join(names)} (data.columns in an experiment), "
+        f"where {SKIPPED} leaves a column out, such as a time; or in a header line such as "
         "'head relation tail confidential'"
     )
 
@@ -168,29 +182,23 @@ def _header(row: Sequence[str]) -> dict[str, list[int]] | None:
     for name, synonyms in _SYNONYMS.items():
         exact = [position for position, word in enumerate(words) if word == name]
         positions[name] = exact or [position for position, word in enumerate(words) if word in synonyms]
-    return positions if all(positions[name] for name in COLUMNS) else None
+    return positions if all(positions[name] for name in TRIPLE) else None
 
 
-def _places(named: dict[str, list[int]] | None, columns: str | None, origin: str) -> dict[str, int]:
-    """The place of each column; an order given by the user decides about head, relation and tail only."""
-    candidates = {**(named or {}), **(_order(columns or "hrt") if columns or named is None else {})}
+def _places(named: dict[str, list[int]] | None, columns: Columns | None, origin: str) -> dict[str, int]:
+    """The place of each column; what the user says of a column goes before the header."""
+    candidates = dict(named or {})
+    candidates |= {name: [place] for name, place in columns.places.items()} if columns is not None else {}
     for name, positions in candidates.items():
         if len(positions) > 1:
             raise DataError(f"{origin}: the header names '{name}' twice; rename all but one of these columns")
     places = {name: positions[0] for name, positions in candidates.items() if positions}
     if len(set(places.values())) < len(places):
         raise DataError(
-            f"{origin}: columns '{columns}' takes the column that the header calls 'confidential'; "
+            f"{origin}: the columns given take the one that the header calls 'confidential'; "
             "leave the order out or move that column to the end"
         )
     return places
-
-
-def _order(columns: str) -> dict[str, list[int]]:
-    initials = {"h": "head", "r": "relation", "t": "tail"}
-    if sorted(columns) != ["h", "r", "t"]:
-        raise SettingError(f"columns '{columns}': expected an order of the letters h, r and t, such as 'htr'")
-    return {initials[letter]: [position] for position, letter in enumerate(columns)}
 
 
 def _marks(cells: Sequence[str], member: Member, skipped: int) -> BoolArray:

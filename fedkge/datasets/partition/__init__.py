@@ -51,7 +51,8 @@ def partition(source: KnowledgeGraph | Split, spec: str = "random", clients: int
 def _given(split: Split, partitioner: Partitioner, clients: int) -> Split:
     if not isinstance(partitioner, Given):
         raise DataError(
-            f"{split.name} is already split among {split.num_clients} clients; use partition 'given'"
+            f"{split.name} is already split among {split.num_clients} clients; use partition 'given' or "
+            "leave it out, or divide the whole graph instead"
         )
     if clients not in (0, split.num_clients):
         raise DataError(

@@ -14,10 +14,10 @@ __all__ = ["Given"]
 
 @dataclass(frozen=True)
 class Given(Partitioner):
-    """The dataset is already split: a folder client-0, client-1, … or a FedE .pkl."""
+    """The dataset is already split: folders client-0, client-1, … or 0, 1, …, or a FedE .pkl."""
 
     def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:  # noqa: ARG002
         raise DataError(
             f"{graph.name}: partition 'given' needs a dataset that is already split "
-            "(a folder client-0, client-1, … or a FedE .pkl)"
+            "(folders client-0, client-1, … or 0, 1, …, or a FedE .pkl)"
         )

@@ -24,7 +24,11 @@ Source = Annotated[
     str, typer.Argument(metavar="NAME_OR_PATH", help="A dataset's name, or a file, folder or archive.")
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Order of the columns, such as 'htr' (default: 'hrt' or the header's).")
+    str | None,
+    typer.Option(
+        help="What the columns hold: 'htr', 'head,relation,tail,_,_' (_ is left out) or '0,1,2' (default: "
+        "'hrt', or what the header says)."
+    ),
 ]
 Header = Annotated[
     bool | None,
