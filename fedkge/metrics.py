@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedkge.errors import MessageError, RefusedError
 
-__all__ = ["RANKING", "SCORES", "TRAINING", "MetricSums", "SummedScalars"]
+__all__ = ["NORMAL_95", "RANKING", "SCORES", "TRAINING", "MetricSums", "SummedScalars"]
 
 LIMBS = 4
 LIMB_BITS = 16
@@ -85,7 +85,7 @@ def _limbs(name: str, value: float, scale: int) -> list[int]:
     return [whole >> LIMB_BITS * place & 0xFFFF for place in range(LIMBS)]
 
 
-_NORMAL_95 = 1.959964
+NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,6 @@ class MetricSums:
         intervals = {}
         for name, mean in self.means().items():
             variance = max(self.squares[name] / self.count - mean**2, 0.0)
-            half = _NORMAL_95 * sqrt(variance / self.count)
+            half = NORMAL_95 * sqrt(variance / self.count)
             intervals[name] = (mean - half, mean + half)
         return intervals

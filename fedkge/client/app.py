@@ -100,6 +100,8 @@ def _arrive(context: Context) -> Participant:
     keys = Path(str(config["keys"])) if "keys" in config else None
     simulated = bool(config.get("simulated", False))
     policy = Policy.simulated() if simulated else _policy(config)
+    if not simulated:
+        experiment.evaluation.check_deployed()
     _check_keys(keys, experiment)
     policy.check_experiment(experiment)
     graph = load_graph(Path(str(config["data"])))

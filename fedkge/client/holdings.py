@@ -14,6 +14,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models import Model, build_model
 from fedkge.client.models.initial import seed_key
 from fedkge.crypto.keys import KEY_SIZE, derive_key
@@ -61,6 +62,16 @@ class Holding:
     def ids(self) -> NDArray[np.int64]:
         """(k,) the shared row numbers of the rows in `local`."""
         return self.rows[self.local]
+
+    def first(self, count: int) -> Ids:
+        """(count,) the own row of each of the first shared numbers; −1 where it has none.
+
+        The FedR authors' FedE draws negatives so, below the number of a client's entities, whoever has them.
+        """
+        rows = np.full(count, -1, dtype=np.int32)
+        early = self.ids < count
+        rows[self.ids[early]] = self.local[early]
+        return rows
 
 
 def _by_shared_row(rows: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -25,23 +25,21 @@ from fedkge.client.holdings import (
     labels_of,
     triples_behind,
 )
-from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.ledger_file import LEDGER
 from fedkge.client.models import Model
 from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
-from fedkge.client.training.evaluate import evaluate, per_triple
+from fedkge.client.training.evaluate import evaluate, sums_of
 from fedkge.client.training.loop import TrainResult, train
 from fedkge.client.training.optimizers import State
-from fedkge.client.training.ranks import Ranks
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.labels import common_rows
 from fedkge.errors import MessageError, RefusedError
 from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
-from fedkge.metrics import MetricSums
 from fedkge.seeding import generator
 from fedkge.storage import staged
 from fedkge.strategy import ClientRound, Memory, Term, build_strategy, check_shared
@@ -50,6 +48,7 @@ __all__ = ["APART", "Participant"]
 
 APART = "apart.json"  # scores of confidential and of unrestricted triples, in a simulation
 
+COMMON = -1  # the client whose simulated secret is everybody's
 LAST = 2**31  # no run has this many rounds
 MOST = 1e6  # the magnitude of a number that a server may send: beyond, rounding would decide what is trained
 
@@ -79,7 +78,7 @@ class Participant:
         self.simulated = simulated
         self.every_round = every_round  # whether the process may vanish between two messages
         self.strategy = build_strategy(experiment.federation)
-        self.secret = self._secret("rows.secret", simulated)  # where rows that are not shared start
+        self.secret = self._rows_secret(simulated)
         self.account = self._open_account(simulated)
         # What may be counted without noise.
         self.public = self.account.mechanism.public(graph) if self.account else graph
@@ -339,26 +338,21 @@ class Participant:
         # What is best is chosen by unrestricted triples alone, unless so configured.
         chooses = split == "valid" and self.dp.validation == "unrestricted"
         graph = self.public if chooses else self.told
-        ranks = evaluate(self.model, graph, split, self.experiment.evaluation).ranks
-        return {split: self._sums(ranks).to_json(), f"{split}_seconds": _fixed(perf_counter() - start)}
-
-    def _sums(self, ranks: Ranks) -> MetricSums:
-        values = per_triple(ranks, self.experiment.evaluation.ties)
-        return MetricSums(
-            len(ranks.triples),
-            int((~ranks.seen).sum()),
-            {name: float(column.sum()) for name, column in values.items()},
-            {name: float((column**2).sum()) for name, column in values.items()},
-        )
+        evaluation = self.experiment.evaluation
+        ranks = evaluate(self.model, graph, split, evaluation).ranks
+        sums = sums_of(ranks, evaluation.ties)
+        return {split: sums.to_json(), f"{split}_seconds": _fixed(perf_counter() - start)}
 
     def _keep_apart(self) -> None:
         """What confidential and unrestricted triples score apart: for whoever simulates, for no server."""
         parts: dict[str, dict[str, Any]] = {}
+        evaluation = self.experiment.evaluation
         for split in ("valid", "test"):
-            ranks = evaluate(self.model, self.graph, split, self.experiment.evaluation).ranks
+            ranks = evaluate(self.model, self.graph, split, evaluation).ranks
             marks = self.graph.marks(split)
             chosen = {"confidential": marks, "unrestricted": ~marks}
-            parts[split] = {name: self._sums(ranks[rows]).to_json() for name, rows in chosen.items()}
+            sums = {name: sums_of(ranks[rows], evaluation.ties) for name, rows in chosen.items()}
+            parts[split] = {name: part.to_json() for name, part in sums.items()}
         with staged(self.files.folder / APART, private=True) as path:
             path.write_text(json.dumps(parts), encoding="utf-8")
 
@@ -371,11 +365,17 @@ class Participant:
     def dp(self) -> DPSettings:
         return self.experiment.dp_of(self.client)
 
-    def _secret(self, file: str, simulated: bool) -> bytes:
-        """A secret of this client: from its disk, or in a simulation from the seed."""
+    def _rows_secret(self, simulated: bool) -> bytes:
+        """Where rows that are not shared start: from its disk, or in a simulation from the seed."""
+        alike = self.experiment.federation.start == "alike"
         if simulated:
-            return simulated_secret(self.experiment.seed, self.client)
-        return kept_secret(self.files.folder / file)
+            return simulated_secret(self.experiment.seed, COMMON if alike else self.client)
+        if alike:
+            raise RefusedError(
+                'federation.start = "alike": a deployed client starts rows that are its own from its own '
+                'secret; leave it out, or set it to "own"'
+            )
+        return kept_secret(self.files.folder / "rows.secret")
 
     def _open_account(self, simulated: bool) -> PrivacyAccount | None:
         if self.dp.mode == "off":
@@ -407,6 +407,13 @@ class Participant:
         references = {f"reference.{name}": rows for name, rows in self.reference.items()}
         return {**references, **{f"memory.{name}": array for name, array in self.memory.items()}}
 
+    def _pool(self) -> Ids | None:
+        """What negatives are drawn from, if not from all its entities."""
+        holding = self.holdings.get(self.model.entity_table)
+        if self.experiment.training.negatives_from == "own" or holding is None:
+            return None
+        return holding.first(self.graph.num_entities)
+
     def _train(self, round: int) -> None:
         rng = generator(self.experiment.seed, "train", round, self.client)
         settings = self.experiment.training
@@ -417,7 +424,9 @@ class Participant:
         term = self.strategy.objective(self._client_round(round))
         result: TrainResult
         if self.account is None:
-            result = train(self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term)
+            result = train(
+                self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term, pool=self._pool()
+            )
         else:
             arrays = self._deciding(term)
             result = self.account.train(

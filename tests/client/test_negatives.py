@@ -108,3 +108,20 @@ def test_bernoulli_replaces_the_side_with_fewer_answers_more_rarely():
 def test_bernoulli_needs_both_sides(graph):
     with pytest.raises(SettingError, match=r'set training.corrupt = "both"'):
         batch_of(graph, sampler="bernoulli")
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 1000), entities=st.integers(5, 40), lacking=st.floats(0, 1))
+def test_a_pool_alone_is_drawn_from_and_what_it_lacks_is_no_negative(seed, entities, lacking):
+    graph, rng = random_graph(seed, entities, 2, 60), np.random.default_rng(seed)
+    pool = np.where(rng.random(entities) < lacking, -1, rng.permutation(entities)).astype(np.int32)
+    sampler = NegativeSampler(graph, TrainingSettings(negatives=50), pool=pool)
+    batch = sampler.batch(np.arange(len(graph.train)), rng)
+    assert set(batch.candidates[:, 1:].ravel().tolist()) <= {*pool.tolist(), -1}
+    for anchor, relation, row in zip(batch.anchors, batch.relations, batch.candidates, strict=True):
+        assert not known_answers(graph, anchor, relation, False) & set(row[1:].tolist())
+
+
+def test_the_first_numbers_need_a_pool():
+    with pytest.raises(SettingError, match=r'negatives_from: "first".*FedE'):
+        batch_of(random_graph(0, 10, 2, 20), negatives_from="first")

@@ -118,23 +118,27 @@ def count_better(
 
     Row query_of[i] of `compared` holds the scores for target i, and the target's own is read from it too: a
     score computed apart differs in the last bit, and the rank by one. A broken score counts as better.
+
+    A filter f leaves out known[starts[f, i]:stops[f, i]] and what the filters before it leave out, which must
+    be other answers; what remains is counted in row f of (filters, n). All scores are read once.
     """
     for i in range(target_of.shape[0]):
         row = compared[query_of[i]]
         bar = sign * row[target_of[i]]
         worse, same = _count(sign, row, bar)
         left = row.shape[0]
-        for p in range(starts[i], stops[i]):
-            c = place_of[known[p]]
-            if c >= 0 and c != target_of[i]:
-                left -= 1
-                worse -= sign * row[c] < bar
-                same -= sign * row[c] == bar
-        candidates[i] = left
-        better[i] = left - worse - same
-        equal[i] = max(same - 1, 0)  # the target equals itself
-        if same == 0:  # the target's own score is broken: it is last
-            better[i] = left - 1
+        for f in range(starts.shape[0]):
+            for p in range(starts[f, i], stops[f, i]):
+                c = place_of[known[p]]
+                if c >= 0 and c != target_of[i]:
+                    left -= 1
+                    worse -= sign * row[c] < bar
+                    same -= sign * row[c] == bar
+            candidates[f, i] = left
+            better[f, i] = left - worse - same
+            equal[f, i] = max(same - 1, 0)  # the target equals itself
+            if same == 0:  # the target's own score is broken: it is last
+                better[f, i] = left - 1
 
 
 @compiled

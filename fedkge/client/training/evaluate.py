@@ -12,8 +12,19 @@ from fedkge.client.models.model import Model
 from fedkge.client.training.ranks import Ranks, rank
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import EvaluationSettings
+from fedkge.metrics import MetricSums
 
-__all__ = ["METRICS", "Evaluation", "evaluate", "intervals", "measure", "measure_by_relation", "per_triple"]
+__all__ = [
+    "METRICS",
+    "Evaluation",
+    "candidates_of",
+    "evaluate",
+    "intervals",
+    "measure",
+    "measure_by_relation",
+    "per_triple",
+    "sums_of",
+]
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10", "amri")
 
@@ -40,8 +51,7 @@ def evaluate(
     rng: np.random.Generator | None = None,
 ) -> Evaluation:
     """Rank a split as the settings say; a generator adds bootstrap intervals."""
-    candidates = _own_entities(graph) if settings.candidates == "own" else None
-    ranks = rank(model, graph, split, settings.sides, candidates)
+    ranks = rank(model, graph, split, settings.sides, candidates_of(graph, settings))
     return Evaluation(
         measure(ranks, settings.ties),
         {} if rng is None else intervals(ranks, rng, settings.ties),
@@ -102,12 +112,23 @@ def _from_means(means: Columns) -> Columns:
     return np.column_stack([means[:, :5], amri])
 
 
-def _own_entities(graph: KnowledgeGraph) -> Ids:
-    """The entities that the client's own triples have, in any split."""
-    return np.unique(graph.triples[:, [0, 2]])
+def candidates_of(graph: KnowledgeGraph, settings: EvaluationSettings) -> Ids | None:
+    """The entities that a client ranks against, None for all: rows of others' entities it does not know."""
+    return None if settings.candidates == "all" else np.unique(graph.triples[:, [0, 2]])
 
 
 def per_triple(ranks: Ranks, ties: str = "realistic") -> dict[str, Columns]:
     """What each triple scores, averaged over its sides; the mean of a column is the metric."""
     columns = _columns(ranks, ties)
     return {name: columns[:, place] for place, name in enumerate(METRICS[:5])}
+
+
+def sums_of(ranks: Ranks, ties: str = "realistic") -> MetricSums:
+    """What the triples score together: all that a client tells of its ranks."""
+    values = per_triple(ranks, ties)
+    return MetricSums(
+        len(ranks.triples),
+        int((~ranks.seen).sum()),
+        {name: float(column.sum()) for name, column in values.items()},
+        {name: float((column**2).sum()) for name, column in values.items()},
+    )

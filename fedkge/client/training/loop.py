@@ -74,14 +74,15 @@ def train(
     epochs: int | None = None,
     optimizer: State | None = None,
     term: Term | None = None,
+    pool: Ids | None = None,
 ) -> TrainResult:
     """Train a model in place on the train triples of a graph; the same generator gives the same bits.
 
-    A term's gradient is added to that of every row that a step moves.
+    A term's gradient is added to that of every row that a step moves; negatives come from the pool, if any.
     """
     if len(graph.train) == 0:
         raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
-    sampler = NegativeSampler(graph, settings)
+    sampler = NegativeSampler(graph, settings, pool=pool)
     losses: list[float] = []
     steps = 0
     start = perf_counter()

@@ -17,15 +17,28 @@ from fedkge.datasets.lookup import Lookup
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["Batch", "NegativeSampler", "head_shares"]
+__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares"]
 
 
 class NegativeSampler:
-    """Draws negatives for the train triples of one graph; `counted` is the graph whose counts may be used."""
+    """Draws negatives for the train triples of one graph; `counted` is the graph whose counts may be used.
+
+    With a `pool`, (m,) entities or −1 for none, negatives are drawn from it alone.
+    """
 
     def __init__(
-        self, graph: KnowledgeGraph, settings: TrainingSettings, counted: KnowledgeGraph | None = None
+        self,
+        graph: KnowledgeGraph,
+        settings: TrainingSettings,
+        counted: KnowledgeGraph | None = None,
+        pool: Ids | None = None,
     ) -> None:
+        if settings.negatives_from == "first" and pool is None:
+            raise SettingError(
+                'training.negatives_from: "first" counts by shared numbers of entities, which open training '
+                'with a strategy that shares them has, such as FedE; set it to "own"'
+            )
+        self.pool = pool
         self.triples = graph.train
         self.num_entities = graph.num_entities
         self.num_negatives = settings.negatives
@@ -53,7 +66,11 @@ class NegativeSampler:
         if not self.filtered:
             stops = starts
         shared = None
-        if self.shared:
+        if self.pool is not None:
+            drawn = rng.integers(0, len(self.pool), (len(places), self.num_negatives), dtype=np.int32)
+            candidates[:, 1:] = self.pool[drawn]
+            strike_out(self.known, starts, stops, candidates)
+        elif self.shared:
             shared = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
             candidates[:, 1:] = shared
             strike_out(self.known, starts, stops, candidates)
@@ -68,12 +85,19 @@ def head_shares(graph: KnowledgeGraph) -> Floats:
 
     A half where there is no triple to count.
     """
+    tails_per_head, heads_per_tail = answer_counts(graph)
+    both = np.maximum(tails_per_head + heads_per_tail, 1e-9)
+    share = np.where(tails_per_head > 0, tails_per_head / both, 0.5)
+    return share.astype(np.float32)
+
+
+def answer_counts(graph: KnowledgeGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(relations,) train tails for each head, and heads for each tail, on the mean; 0 without a triple."""
     head, relation, tail = graph.train.T
     count = np.bincount(relation, minlength=graph.num_relations)
     tails_per_head = count / np.maximum(_distinct(relation, head, graph), 1)
     heads_per_tail = count / np.maximum(_distinct(relation, tail, graph), 1)
-    share = np.where(count > 0, tails_per_head / np.maximum(tails_per_head + heads_per_tail, 1e-9), 0.5)
-    return share.astype(np.float32)
+    return tails_per_head, heads_per_tail
 
 
 def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.int64]:

@@ -16,13 +16,15 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.ranking import Candidates, count_better, padded
 from fedkge.client.models.model import Encoded, Model
 from fedkge.client.training.threads import one_thread
+from fedkge.client.training.truths import Truths
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.lookup import Lookup
 from fedkge.errors import DataError
 
-__all__ = ["SIDES", "Ranks", "rank"]
+__all__ = ["FILTERS", "SIDES", "Ranks", "Side", "rank", "rank_by_filter"]
 
 Side = Literal["tail", "head"]
+FILTERS = ("own", "all")  # whose true answers are left out: the client's, or those of all clients
 SIDES: dict[str, tuple[Side, ...]] = {"tail": ("tail",), "head": ("head",), "both": ("tail", "head")}
 
 _BLOCK = 2**20  # scores held at once: they stay in the cache until they are counted
@@ -50,6 +52,12 @@ class Ranks:
         arrays = (self.better[rows], self.equal[rows], self.candidates[rows], self.seen[rows])
         return Ranks(self.triples[rows], self.sides, *arrays)
 
+    def of_side(self, side: Side) -> Ranks:
+        """One of the sides alone."""
+        column = slice(self.sides.index(side), self.sides.index(side) + 1)
+        arrays = (self.better[:, column], self.equal[:, column], self.candidates[:, column])
+        return Ranks(self.triples, (side,), *arrays, self.seen)
+
 
 def rank(
     model: Model,
@@ -59,6 +67,21 @@ def rank(
     candidates: Ids | None = None,
 ) -> Ranks:
     """Rank the triples of a split among all rows, or among the given candidates."""
+    return rank_by_filter(model, graph, split, sides, candidates)["own"]
+
+
+def rank_by_filter(
+    model: Model,
+    graph: KnowledgeGraph,
+    split: str = "test",
+    sides: Literal["tail", "head", "both"] = "both",
+    candidates: Ids | None = None,
+    others: Truths | None = None,
+) -> dict[str, Ranks]:
+    """Ranks by filter: `own` leaves out the graph's answers, `all` also those of `others`, if they are given.
+
+    Both come out of one pass over the scores.
+    """
     triples = graph[split]
     with torch.no_grad():
         encoded = model.encode()
@@ -66,12 +89,36 @@ def rank(
     offered = np.arange(count, dtype=np.int32) if candidates is None else np.unique(candidates)
     place_of = np.full(count, -1, dtype=np.int32)
     place_of[offered] = np.arange(len(offered))
-    counts = np.empty((3, len(SIDES[sides]), len(triples)), dtype=np.int64)
+    filters = FILTERS[:1] if others is None else FILTERS
+    counts = np.empty((3, len(SIDES[sides]), len(filters), len(triples)), dtype=np.int64)
     with one_thread(), torch.no_grad():
         for i, side in enumerate(SIDES[sides]):
-            _rank_side(model, encoded, graph, triples, side, offered, place_of, counts[:, i])
-    better, equal, left = counts.transpose(0, 2, 1)
-    return Ranks(triples, SIDES[sides], better, equal, left, _seen(graph, triples))
+            answers = _answers(graph, others, triples, side)
+            _rank_side(model, encoded, graph, triples, side, offered, place_of, answers, counts[:, i])
+    seen = _seen(graph, triples)
+    ranks = {}
+    for row, name in enumerate(filters):
+        better, equal, left = counts[:, :, row].transpose(0, 2, 1)
+        ranks[name] = Ranks(triples, SIDES[sides], better, equal, left, seen)
+    return ranks
+
+
+# Answers one after the other; where those of each filter and triple start and stop, (filters, n).
+Answers = tuple[Ids, NDArray[np.int64], NDArray[np.int64]]
+
+
+def _answers(graph: KnowledgeGraph, others: Truths | None, triples: Ids, side: Side) -> Answers:
+    head, relation, tail = triples.T
+    anchor = head if side == "tail" else tail
+    sources: tuple[KnowledgeGraph | Truths, ...] = (graph,) if others is None else (graph, others)
+    lookups: list[Lookup] = [each.true_tails if side == "tail" else each.true_heads for each in sources]
+    before = np.cumsum([0, *(len(lookup.values) for lookup in lookups)])
+    spans = [lookup.spans(anchor, relation) for lookup in lookups]
+    starts, stops = (
+        np.stack([span[end] + offset for span, offset in zip(spans, before, strict=False)]) for end in (0, 1)
+    )
+    values = np.concatenate([lookup.values for lookup in lookups]) if others else lookups[0].values
+    return values, starts, stops
 
 
 def _rank_side(
@@ -82,24 +129,24 @@ def _rank_side(
     side: Side,
     offered: Ids,
     place_of: Ids,
+    answers: Answers,
     counts: NDArray[np.int64],
 ) -> None:
     head, relation, tail = triples.T
     anchor, target = (head, tail) if side == "tail" else (tail, head)
-    lookup: Lookup = graph.true_tails if side == "tail" else graph.true_heads
     places = place_of[target]
     if (places < 0).any():
         raise DataError(
             f"{graph.name}: {(places < 0).sum()} of {len(places)} {side}s to rank are not candidates; "
             "offer every entity that a triple may have"
         )
-    starts, stops = lookup.spans(anchor, relation)
+    known, starts, stops = answers
     sign = np.float32(model.comparison.sign if model.has_query else 1)
     for block, query_of, compared in _blocks(model, encoded, anchor, relation, side, offered):
-        out = [np.empty(len(block), dtype=np.int64) for _ in range(3)]
-        filters = (lookup.values, starts[block], stops[block], place_of)
-        count_better(sign, compared, query_of, places[block], *filters, *out)
-        counts[:, block] = out
+        out = np.empty((3, len(starts), len(block)), dtype=np.int64)
+        spans = np.ascontiguousarray(starts[:, block]), np.ascontiguousarray(stops[:, block])
+        count_better(sign, compared, query_of, places[block], known, *spans, place_of, *out)
+        counts[:, :, block] = out
 
 
 def _blocks(

@@ -1,0 +1,1 @@
+"""What a simulation knows of its clients' scores."""
