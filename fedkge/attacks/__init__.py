@@ -26,6 +26,9 @@ ATTACKS: Registry[type[Attack]] = Registry(
         "procrustes": "fedkge.attacks.reconstruction.variants:Procrustes",
         "naming": "fedkge.attacks.naming.seeded_rows:Naming",
         "membership": "fedkge.attacks.membership.federated.in_federation:Membership",
+        "active": "fedkge.attacks.membership.federated.acting:ActiveMembership",
+        "tampering": "fedkge.attacks.membership.federated.acting:TamperedMembership",
+        "holdings": "fedkge.attacks.holdings.triple_counts:Holdings",
     },
 )
 

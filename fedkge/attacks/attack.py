@@ -25,6 +25,7 @@ class Attack(ABC):
     """
 
     every_round: ClassVar[bool] = False  # whether it needs adversary.record = "every"
+    acts: ClassVar[bool] = False  # whether it needs a run in which it acts, in place of a recorded one
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [adversary.options.<name of the attack>]
 
     def __init__(self, options: Settings | None = None) -> None:

@@ -21,7 +21,7 @@ from fedkge.exchange import Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.seeding import draw
 
-__all__ = ["Coalition", "check_adversary", "views_of"]
+__all__ = ["Coalition", "check_adversary", "check_colluders", "views_of"]
 
 _FIRST_ROUNDS = 3  # whose steps the server's view keeps by row number
 _LEAK = 7  # tells the draw of leaked pairs from the other draws of a seed
@@ -36,10 +36,11 @@ def check_adversary(experiment: Experiment) -> None:
         raise SettingError(
             'adversary.attacks: nothing is recorded that they could attack; set adversary.record = "last"'
         )
-    _check_colluders(adversary.colluders, experiment.data.clients)
+    check_colluders(adversary.colluders, experiment.data.clients)
 
 
-def _check_colluders(colluders: Sequence[int], num_clients: int) -> None:
+def check_colluders(colluders: Sequence[int], num_clients: int) -> None:
+    """Refuse clients that are named twice or are not there."""
     if len(set(colluders)) < len(colluders):
         raise SettingError(f"adversary.colluders: {list(colluders)} names a client twice; name each once")
     for colluder in colluders:
@@ -67,7 +68,7 @@ def views_of(run: RecordedRun, colluders: Sequence[int], leak_ratio: float) -> l
 def _check(run: RecordedRun, colluders: Sequence[int], leak_ratio: float) -> None:
     if not 0 < leak_ratio <= 1:
         raise SettingError(f"leak ratio {leak_ratio:g}: expected a number above 0 and at most 1, such as 0.3")
-    _check_colluders(colluders, run.num_clients)
+    check_colluders(colluders, run.num_clients)
     if len(colluders) == run.num_clients:
         raise SettingError(
             f"adversary.colluders: all {run.num_clients} clients collude, and nobody is left to attack; "
@@ -270,8 +271,11 @@ class Coalition:
                 after = self.run.recording.tables(round)[kind]
                 before = self.run.recording.before(round)[kind].rows if steps else np.float32(0)
                 steps.append(after.rows - before)
-            names = self._row_names[kind][after.ids]
-            movement[kind] = Movement(after.ids.astype(np.int64), names, np.stack(steps), tuple(rounds))
+            ids, counted = after.ids.astype(np.int64), self.run.recording.holders.get(kind)
+            holders = np.ones(len(ids), np.int64) if counted is None else counted[ids].astype(np.int64)
+            movement[kind] = Movement(
+                ids, self._row_names[kind][ids], np.stack(steps), tuple(rounds), holders
+            )
         return movement
 
     def _handed(self) -> tuple[Handover, ...]:

@@ -91,6 +91,7 @@ class Movement:
     names: Names  # (n,) indices of the view's labels of this kind, or UNKNOWN
     steps: NDArray[np.float32]  # (rounds, n, w) over all clients; the first counts from the initial rows
     rounds: tuple[int, ...]
+    holders: Names  # (n,) by how many clients each step is divided; ones where nobody counts them
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,7 @@ _METADATA = (
     "sums_only",
     "seed",
 )
-_MOVEMENT = ("ids", "names", "steps", "rounds")
+_MOVEMENT = ("ids", "names", "steps", "rounds", "holders")
 
 
 def _movements(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Movement]:
@@ -244,8 +245,8 @@ def _movements(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Movement]:
     for table in (
         key.split(".")[1] for key in arrays if key.startswith("movement.") and key.endswith(".ids")
     ):
-        ids, names, steps, rounds = (arrays[f"movement.{table}.{part}"] for part in _MOVEMENT)
-        movements[table] = Movement(ids, names, steps, tuple(rounds.tolist()))
+        ids, names, steps, rounds, holders = (arrays[f"movement.{table}.{part}"] for part in _MOVEMENT)
+        movements[table] = Movement(ids, names, steps, tuple(rounds.tolist()), holders)
     return movements
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,17 +13,35 @@ from rich.console import Console
 from rich.table import Table
 
 from fedkge.errors import SettingError, UnknownNameError
+from fedkge.simulations.cli.display import RunDisplay
+from fedkge.simulations.experiments.defaults import free_folder
 
 if TYPE_CHECKING:
-    from fedkge.attacks import Finding
+    from fedkge.attacks import Finding, Protocol
 
 __all__ = ["attack_recorded_run"]
 
-_HEADLINES = ("ERR", "TRR", "entity recall", "relation recall", "recall", "presence AUC", "pseudonyms named")
+_HEADLINES = (
+    "ERR",
+    "TRR",
+    "entity recall",
+    "relation recall",
+    "recall",
+    "presence AUC",
+    "pseudonyms named",
+    "count Spearman",
+    "holding AUC",
+)
 
 
 def attack_recorded_run(
-    folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run with adversary.record on.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN_DIR|EXPERIMENT.toml",
+            help="A run with adversary.record on; for active and tampering, an experiment to run.",
+        ),
+    ],
     attack: Annotated[
         list[str] | None, typer.Option(help="See 'fedkge list attacks'. May be repeated.")
     ] = None,
@@ -32,6 +51,13 @@ def attack_recorded_run(
     ] = None,
     leak_ratio: Annotated[
         list[float] | None, typer.Option(help="Share of its pairs that a colluder leaks. May be repeated.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override in an experiment: section.key=value. May be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A new folder for an experiment's run (default: runs/NAME-ATTACK-N).")
     ] = None,
     plots: Annotated[bool, typer.Option(help="Also draw the findings.")] = True,
     beside: Annotated[
@@ -48,6 +74,12 @@ def attack_recorded_run(
     if protocol is not None and protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     chosen = [name for name in PROTOCOLS if protocol in (None, name)]
+    if folder.is_file():
+        acted = _act(folder, sets or (), out, attack or (), _clients(colluders), chosen, quiet)
+        _print(*acted, as_json)
+        return
+    if sets or out:
+        raise SettingError("--set and --out go with an experiment file; a run that is over has its own")
     with Console(stderr=True, quiet=quiet).status("attacking") as status:
         findings = attack_run(
             folder, attack or (), chosen, _clients(colluders), leak_ratio or (), status.update
@@ -61,6 +93,39 @@ def attack_recorded_run(
         from fedkge.simulations.report.charts.attack_plots import draw_findings
 
         draw_findings(folder, findings, beside or ())
+    _print(folder, findings, as_json)
+
+
+def _act(
+    file: Path,
+    sets: Sequence[str],
+    out: Path | None,
+    names: Sequence[str],
+    colluders: Sequence[int] | None,
+    protocols: Sequence[Protocol],
+    quiet: bool,
+) -> tuple[Path, list[Finding]]:
+    """Run an experiment with an adversary in it; the run's folder and what was found."""
+    from fedkge.experiment import Experiment  # these take seconds to import
+    from fedkge.simulations.report import write_report
+    from fedkge.simulations.runs.attacking import publish
+    from fedkge.simulations.runs.tampered import ACTS, act
+
+    if len(names) != 1:
+        raise SettingError(
+            f"{file}: an experiment is run with one attack that acts; name it: --attack {' or '.join(ACTS)}"
+        )
+    experiment = Experiment.load(file).override(list(sets))
+    folder = out or free_folder(f"{experiment.name}-{names[0]}")
+    with RunDisplay(quiet) as display:
+        observer = display.track(f"{names[0]} in {experiment.federation.strategy}")
+        findings = act(names[0], experiment, folder, colluders, protocols, observer)
+    publish(folder, findings)
+    write_report([folder])
+    return folder, findings
+
+
+def _print(folder: Path, findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
         return
@@ -70,9 +135,11 @@ def attack_recorded_run(
 
 def _is_headline(finding: Finding) -> bool:
     """The first figures of each attack; of membership, those that cold starts do not explain."""
-    if finding.attack == "membership":
+    if not finding.possible:
+        return False
+    if finding.attack in ("membership", "active", "tampering"):
         return finding.metric in ("auc", "accuracy") and finding.regime.endswith("entity-seen without it")
-    return finding.possible and finding.metric in _HEADLINES
+    return finding.metric in _HEADLINES
 
 
 def _clients(text: str | None) -> list[int] | None:
@@ -84,7 +151,7 @@ def _clients(text: str | None) -> list[int] | None:
         raise SettingError(f"--colluders '{text}': expected client numbers such as 0,1") from None
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: Sequence[Finding]) -> None:
     table = Table(
         "protocol",
         "adversary",

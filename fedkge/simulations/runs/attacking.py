@@ -21,10 +21,17 @@ __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 _ATTACK = 11  # tells the draws of attacks from the other draws of a seed
 
 
-def check_attacks(adversary: AdversarySettings, names: Sequence[str] = ()) -> None:
+def check_attacks(
+    adversary: AdversarySettings, names: Sequence[str] = (), experiment: str = "EXPERIMENT.toml"
+) -> None:
     """Refuse attacks that no registry has, that are set up wrongly, or that this recording cannot support."""
     for name in names or adversary.attacks:
         _attack(name, adversary)
+        if ATTACKS[name].acts:
+            raise InputError(
+                f"attack '{name}' acts in a run of its own, and cannot attack what was recorded of an honest "
+                f"one; give it the experiment: fedkge attack {experiment} --attack {name}"
+            )
         if ATTACKS[name].every_round and adversary.record != "every":
             raise InputError(
                 f"attack '{name}' compares rounds, but adversary.record is \"{adversary.record}\"; "
@@ -62,8 +69,9 @@ def attack_run(
     recorded = RecordedRun(folder)
     adversary = recorded.experiment.adversary
     names = names or adversary.attacks or ("reconstruction",)
-    recorded.recording  # noqa: B018 - a run without one is the likeliest mistake
-    check_attacks(adversary, names)
+    if not any(ATTACKS[name].acts for name in names):
+        recorded.recording  # noqa: B018 - a run without one is the likeliest mistake
+    check_attacks(adversary, names, str(folder / "experiment.toml"))
     colluders = adversary.colluders if colluders is None else colluders
     views: dict[tuple[str, str, float], View] = {}  # not every view depends on the leak ratio
     for ratio in leak_ratios or (adversary.leak_ratio,):

@@ -97,11 +97,12 @@ def findings_of(
     rng: np.random.Generator,
     signal: str,
     note: str,
+    attack: str = "membership",
 ) -> list[Finding]:
     """The published figures, or the curve's on every subset."""
     return [
         Finding.of(
-            "membership",
+            attack,
             protocol,
             view,
             target,

@@ -1,0 +1,1 @@
+"""Who holds how much of what: numbers of triples, guessed from how far rows move."""
