@@ -1,7 +1,8 @@
 """Knowledge-graph embeddings across organisations that do not share their graphs.
 
 What the command line does, as functions: `load_graph`, `partition` and `audit` data; `train` and `evaluate`
-a model; `run`, `resume`, `compare` and `attack` federations; `open_run`, `predict` and `export` the results.
+a model; `run`, `resume`, `compare` and `attack` federations; `open_run`, `predict` and `export` the results;
+`tune_privacy` on public triples.
 Registries, which scripts and other packages extend: `MODELS`, `STRATEGIES`, `ATTACKS`, `PARTITIONERS`.
 All are imported when first asked for, so that `import fedkge` is quick.
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fedkge.simulations.runs.api import attack, audit, compare, open_run, resume, run
     from fedkge.simulations.trained.export import export
     from fedkge.simulations.trained.prediction import predict
+    from fedkge.simulations.tuning.tuning import tune_privacy
     from fedkge.strategy import STRATEGIES
 
 __version__ = "0.2.0"
@@ -44,6 +46,7 @@ __all__ = [
     "resume",
     "run",
     "train",
+    "tune_privacy",
 ]
 
 _API = "fedkge.simulations.runs.api"
@@ -62,6 +65,7 @@ _HOMES = {
     "partition": "fedkge.datasets",
     "predict": "fedkge.simulations.trained.prediction",
     "train": "fedkge.client.training.loop",
+    "tune_privacy": "fedkge.simulations.tuning.tuning",
 }
 
 

@@ -85,12 +85,20 @@ class DataSettings(Settings):
         min_length=1,
         description="a name from `fedkge data list`, a file, a folder, an archive, or a FedE `.pkl`",
     )
+    columns: str | None = Field(
+        default=None,
+        description="what the columns of its text files hold, if not head, relation, tail or what a header "
+        "says: `htr`, `head,relation,tail,_,_` (`_` is left out), or `0,1,2`",
+    )
     clients: int = Field(
         default=5,
         ge=1,
         description="among how many the graph is divided; a split that is given knows its own number",
     )
-    partition: str = Field(default="fedr", description="how it is divided: `fedkge list partitions`")
+    partition: str = Field(
+        default="fedr",
+        description="how it is divided: `fedkge list partitions`; data that come divided need none",
+    )
     confidential: float | str = Field(
         default=0.0, description="a share such as 0.5, `relation:0.2`, `predicates:A|B`, or `column`"
     )
@@ -146,6 +154,11 @@ class TrainingSettings(Settings):
     )
     filter_negatives: bool = Field(default=True, description="no negative is a train triple of this client")
     shared_negatives: bool = Field(default=False, description="one draw for the whole batch")
+    negatives_from: Literal["own", "first"] = Field(
+        default="own",
+        description="`first`: below the number of the client's entities, by shared number; those that it "
+        "lacks are no negatives. What the FedR authors' FedE does by mistake",
+    )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="`cuda` takes the torch path")
 
 
@@ -177,6 +190,11 @@ class FederationSettings(Settings):
         default="holders",
         description="the mean over holders, or weighted by their triples (without secure aggregation)",
     )
+    start: Literal["own", "alike"] = Field(
+        default="own",
+        description="rows that are not shared start from each client's secret; `alike`: from the seed, in "
+        "simulations, to see what the start changes",
+    )
     precision: Literal["float32", "float16"] = Field(
         default="float32", description="of the rows as they travel"
     )
@@ -195,13 +213,41 @@ class EvaluationSettings(Settings):
 
     section = "evaluation"
     sides: Literal["tail", "head", "both"] = Field(default="tail", description="which end is ranked")
-    candidates: Literal["own", "all"] = Field(
+    candidates: Literal["own", "all", "union"] = Field(
         default="own",
-        description="`own`: entities of the client's triples; `all`: every entity of its vocabulary",
+        description="`own`: entities of the client's triples; `all`: every entity of its vocabulary; "
+        "`union`: in a simulation also others' entities that have a shared row",
+    )
+    filter: Literal["own", "all", "both"] = Field(
+        default="both",
+        description="whose true answers are left out of a ranking: `own`: the client's; `both`: beside these "
+        "scores, in a simulation, those by all clients' answers; `all`: the same, and a deployment refuses",
     )
     ties: Literal["realistic", "optimistic", "pessimistic"] = Field(
         default="realistic", description="the rank of equal scores: the mean, the best or the worst"
     )
+
+    def protocol(self, filter: str) -> dict[str, str]:
+        """What a score under one filter must be read with."""
+        return {"filter": filter, "sides": self.sides, "candidates": self.candidates, "ties": self.ties}
+
+    def as_clients_rank(self) -> EvaluationSettings:
+        """What clients themselves can do: they know their own answers, and rows of their own entities."""
+        candidates = "own" if self.candidates == "union" else self.candidates
+        return self.model_copy(update={"candidates": candidates, "filter": "own"})
+
+    def check_deployed(self) -> None:
+        """Refuse what only whoever sees all clients can do."""
+        if self.filter == "all":
+            raise SettingError(
+                'evaluation.filter = "all": a client of a deployment cannot know the others\' triples, and '
+                'so not leave out their answers; set it to "own" or "both"'
+            )
+        if self.candidates == "union":
+            raise SettingError(
+                'evaluation.candidates = "union": a client of a deployment receives rows of others\' '
+                'entities without their labels, and so cannot rank against them; set it to "own" or "all"'
+            )
 
 
 class DPSettings(Settings):
@@ -411,6 +457,16 @@ class Experiment(Settings):
         if "sigma" in changes:
             changes["target_epsilon"] = None
         return self.privacy.dp.model_copy(update=changes)
+
+    def unlike_sides(self) -> str:
+        """What to say where training corrupts other sides than evaluation ranks; nothing where they agree."""
+        corrupt, sides = self.training.corrupt, self.evaluation.sides
+        if corrupt == sides:
+            return ""
+        return (
+            f'training.corrupt = "{corrupt}", but evaluation.sides = "{sides}": training and ranking take '
+            f'different sides; set training.corrupt = "{sides}" unless that is what you want to see'
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> Experiment:

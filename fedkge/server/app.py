@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def main(grid: Grid, context: Context) -> None:
     """A run under Flower's own runtime: the experiment and the run folder come with the run config."""
     config = context.run_config
     experiment = Experiment.from_json(str(config["experiment"]))
+    experiment.evaluation.check_deployed()
     folder, resume = Path(str(config["folder"])), bool(config.get("resume", False))
     stored = folder / "experiment.toml"
     run = run_name(experiment, config)
@@ -82,12 +84,13 @@ def serve(
     resume: bool = False,
     run: str = "",
     resume_command: str | None = None,
+    federate: Callable[[Experiment, Records, Observer | None, str], Federation] = Federation,
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder, resume_command)
     strategy = check_strategy(experiment)
     _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
-    federation = Federation(experiment, records, observer, run)
+    federation = federate(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)
     records.write_json("summary.json", content)

@@ -26,6 +26,7 @@ def summarise(experiment: Experiment, outcome: Outcome, ledger: Ledger, workers:
             "test": metrics_of(outcome.test),
             "valid": metrics_of(outcome.valid),
             "best_round": state.best_round,
+            "protocol": experiment.evaluation.as_clients_rank().protocol("own"),
             "per_client": {
                 str(client): {split: metrics_of(sums) for split, sums in splits.items()}
                 for client, splits in outcome.per_client.items()

@@ -90,9 +90,12 @@ def test_results_are_frames(finished: RunResult) -> None:
     for frame in (again.metrics, again.messages, again.frame):
         assert isinstance(frame, pd.DataFrame)
         assert len(frame) > 0
-    found = again.frame.set_index(["split", "metric"]).loc[("test", "mrr")]
-    assert found["value"] == again.test("mrr")
-    assert found["low"] <= found["value"] <= found["high"]
+    found = again.frame.set_index(["filter", "mean", "part", "split", "metric"])
+    assert found.index.is_unique
+    for name in ("own", "all"):
+        score = found.loc[(name, "micro", "all", "test", "mrr")]
+        assert score["value"] == again.test("mrr", name)
+        assert score["low"] <= score["value"] <= score["high"]
     assert "<table" in again._repr_html_()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
     from fedkge.simulations.report import page
     from fedkge.simulations.studies.cells import TableCell
 
-__all__ = ["CellDisplay", "RunDisplay", "human_bytes", "print_table"]
+__all__ = ["CellDisplay", "RunDisplay", "StepDisplay", "human_bytes", "print_table"]
+
+
+_SECONDS = 5.0  # between two lines of a run in a pipe
 
 
 class RunDisplay:
-    """Progress bars on stderr, one for each run that is tracked."""
+    """Progress on stderr: a bar for each run that is tracked, or in a pipe a line now and then."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.progress = Progress(
@@ -38,15 +43,24 @@ class RunDisplay:
         """A bar for one more run; call what comes back with each step."""
         task = self.progress.add_task(title, total=None, state="setting up")
         loss = mrr = "…"
+        last = -_SECONDS
 
         def step(now: RunProgress) -> None:
-            nonlocal loss, mrr
+            nonlocal loss, mrr, last
             loss = loss if now.loss is None else f"{now.loss:.3f}"
             mrr = mrr if now.mrr is None else f"{now.mrr:.4f} (best {now.best_mrr:.4f})"
-            state = f"round {now.round}/{now.rounds}  loss {loss}  valid MRR {mrr}  {human_bytes(now.bytes)}"
+            scores = f"loss {loss}  valid MRR (own filter) {mrr}"
+            state = f"round {now.round}/{now.rounds}  {scores}  {human_bytes(now.bytes)}"
             self.progress.update(task, completed=now.round, total=now.rounds, state=state)
+            if now.round == now.rounds or monotonic() - last >= _SECONDS:
+                last = monotonic()
+                self._print_in_pipe(f"{title}  {state}")
 
         return step
+
+    def _print_in_pipe(self, line: str) -> None:
+        if not self.progress.console.is_terminal:
+            self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -72,6 +86,20 @@ class CellDisplay(RunDisplay):
                 self.progress.remove_task(task)
         self.progress.update(self.cells, completed=number, total=count, state=f"{number} of {count}")
         return self.track(cell.title)
+
+
+class StepDisplay(RunDisplay):
+    """One bar for steps that are counted."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self.steps = self.progress.add_task(title, total=None, state="setting up")
+
+    def show(self, done: int, total: int, state: str) -> None:
+        """So many are done; `state` says what goes on."""
+        self.progress.update(
+            self.steps, completed=done, total=total, state=f"{done} of {total}  {escape(state)}"
+        )
 
 
 def print_table(table: page.PageTable) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedkge.errors import SettingError
+from fedkge.simulations.cli.data_commands import Columns
 from fedkge.simulations.experiments.defaults import QUICKSTART
 from fedkge.storage import staged
 
@@ -19,17 +20,19 @@ def write_starter(
         Path | None,
         typer.Argument(
             metavar="[FOLDER_OF_TSVS]",
-            help="Triples in TSV, CSV or RDF files, or folders client-0, client-1, … (default: an example).",
+            help="Triples in TSV, CSV or RDF files, or folders client-0, client-1, … or 0, 1, … "
+            "(default: an example).",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: NAME.toml).")] = None,
+    columns: Columns = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Write a commented experiment file for your own data, ready to run."""
     from fedkge.experiment import Experiment
     from fedkge.simulations.experiments.starter import Starter
 
-    starter = None if data is None else Starter.of(data)
+    starter = None if data is None else Starter.of(data, columns)
     text = QUICKSTART.read_text(encoding="utf-8") if starter is None else starter.to_toml()
     experiment = Experiment.from_toml(text)
     target = out or Path(f"{experiment.name}.toml")

@@ -30,6 +30,7 @@ from fedkge.simulations.cli import (
     report_command,
     reproduce_command,
     run_commands,
+    tune_command,
 )
 
 __all__ = ["app", "main"]
@@ -56,6 +57,7 @@ app.command("report")(report_command.report_runs)
 app.command("init")(init_command.write_starter)
 app.command("predict")(predict_command.predict_answers)
 app.command("export")(export_command.export_embeddings)
+app.command("tune")(tune_command.tune_experiment)
 app.command("list")(list_command.list_names)
 
 

@@ -35,6 +35,9 @@ def reproduce_table(
         Path,
         typer.Option(help="Finished cells are kept here and used again; the table goes to OUT/NAME-SCALE."),
     ] = Path("runs/reproduce"),
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Measure cells of older code again; each stays until then.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")] = False,
@@ -48,7 +51,7 @@ def reproduce_table(
     from fedkge.simulations.studies.measuring import Order  # takes seconds to import
     from fedkge.simulations.studies.scale import scale_named
 
-    order = Order(name, out, scale_named(scale), seeds, tuple(only or ()))
+    order = Order(name, out, scale_named(scale), seeds, tuple(only or ()), refresh)
     order.wanted  # noqa: B018 - a mistake in what is asked for comes before the bars
     try:
         with CellDisplay(quiet) as display:
@@ -82,6 +85,9 @@ def _json(reproduction: Reproduction) -> str:
             "scale": reproduction.scale,
             "finished": reproduction.finished,
             "total": reproduction.total,
+            "code": reproduction.code,
+            "older": len(reproduction.older),
+            "origins": reproduction.origins,
             "notices": reproduction.notices,
             "notes": reproduction.notes,
             "lines": json.loads(reproduction.lines.to_json(orient="records", double_precision=15)),

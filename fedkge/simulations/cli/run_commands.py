@@ -127,6 +127,7 @@ def write_flower_config(
 ) -> None:
     """Write the run config with which `flwr run . --run-config FILE` runs an experiment."""
     experiment = _read(file, sets, None, None)
+    experiment.evaluation.check_deployed()
     if roster is not None:
         _check_roster(roster, experiment.data.clients)
     from fedkge.agreement import run_name  # takes a while to import
@@ -188,7 +189,10 @@ def _show_run(result: RunResult) -> None:
     from fedkge.simulations.report.run_page import scores_table
     from fedkge.simulations.runs.run_folder import RunFolder
 
-    print_table(scores_table(RunFolder(result.folder)))
+    table = scores_table(RunFolder(result.folder))
+    print_table(table)
+    if table.note:
+        print(table.note)
     summary = result.summary
     cost = summary["communication"]
     print(
@@ -212,10 +216,35 @@ def _show_comparison(comparison: Any, experiment: Experiment) -> None:
         gain = (f"{row.mrr:.4f}", f"{low:.4f}–{high:.4f}", f"{row.hits['hits@10']:.4f}")
         table.add_row(row.strategy, *gain, f"{row.rounds:g}", *cost)
     Console().print(table)
+    _show_filters(comparison)
     target = experiment.federation.target_mrr
     if target is not None:
         _show_target(comparison, target)
+    settings = experiment.evaluation.as_clients_rank()
+    print(f"test MRR: filter own, sides {settings.sides}, candidates {settings.candidates}")
     print("saved: against FedE's bytes, as counted on the wire")
+
+
+def _show_filters(comparison: Any) -> None:
+    """The MRR by each client's own answers beside that by all, each with its lead over the first strategy."""
+    first, bases = comparison.rows[0], set()
+    names = [name for name in first.filters if all(name in row.filters for row in comparison.rows)]
+    columns = (column for name in names for column in (f"MRR, filter {name}", f"− {first.strategy}"))
+    table = Table("strategy", *columns, box=None)
+    for row in comparison.rows:
+        cells = []
+        for name in names:
+            gain = comparison.gain(row, name)
+            bases |= {gain.basis} if gain else set()
+            cells += [
+                f"{row.filters[name].mrr:.4f}",
+                str(gain) if gain else "",
+            ]
+        table.add_row(row.strategy, *cells)
+    Console().print(table)
+    if bases:
+        over = " or ".join(sorted(bases))
+        print(f"filter all: other clients' true answers are left out too; differences ± 95 % over {over}")
 
 
 def _show_target(comparison: Any, target: float) -> None:

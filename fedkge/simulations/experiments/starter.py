@@ -38,11 +38,12 @@ class Starter:
     train: int
     held_out: int
     strategy: str
+    columns: str | None = None  # what the columns of its text files hold, where the user had to say
 
     @classmethod
-    def of(cls, source: Path) -> Starter:
+    def of(cls, source: Path, columns: str | None = None) -> Starter:
         """Look at a file, folder or archive in any format that datasets are read from."""
-        loaded = load(source)
+        loaded = load(source, columns)
         given = isinstance(loaded, Split)
         split = loaded if isinstance(loaded, Split) else Split.single(loaded)
         train = sum(len(graph.train) for graph in split.clients)
@@ -57,6 +58,7 @@ class Starter:
             train=train,
             held_out=held_out,
             strategy=_strategy(split) if given else "FedR",
+            columns=columns,
         )
 
     @property
@@ -77,12 +79,15 @@ class Starter:
         return Experiment(
             name=self.name,
             data=DataSettings(
-                dataset=self.dataset, clients=self.clients, partition="given" if self.given else "random"
+                dataset=self.dataset,
+                columns=self.columns,
+                clients=self.clients,
+                partition="given" if self.given else "random",
             ),
             model=ModelSettings(name="ComplEx", dim=64 if small else 128),
-            training=TrainingSettings(batch_size=128, negatives=64, learning_rate=0.01)
+            training=TrainingSettings(batch_size=128, negatives=64, learning_rate=0.01, corrupt="both")
             if small
-            else TrainingSettings(),
+            else TrainingSettings(corrupt="both"),
             federation=FederationSettings(
                 strategy=self.strategy, rounds=30 if small else 100, evaluate_every=2
             ),
@@ -130,7 +135,7 @@ _HEAD = (
     "Run it with 'fedkge run THIS_FILE', compare strategies with 'fedkge compare THIS_FILE'.",
     "Try a change without editing: 'fedkge run THIS_FILE --set model.name=RotatE'.",
 )
-_GIVEN = "one client for each folder client-N"
+_GIVEN = "the data come divided: one client for each folder, or for each entry of a .pkl"
 _DRAWN = (
     "drawn, to simulate clients; see 'fedkge list partitions'\n"
     "# When each organisation brings its own triples, put them into client-0/train.tsv, client-1/train.tsv,\n"
@@ -140,6 +145,7 @@ _COMMENTS = {
     "name": "",
     "seed": "the same seed gives the same result, bit for bit",
     "data.dataset": "",
+    "data.columns": "what the columns hold; _ is left out",
     "data.clients": "",
     "model.name": "see 'fedkge list models'",
     "model.dim": "",
@@ -147,6 +153,7 @@ _COMMENTS = {
     "training.batch_size": "",
     "training.negatives": "false triples that each true one is held against",
     "training.learning_rate": "",
+    "training.corrupt": "negatives replace tails and heads, as they are ranked",
     "federation.strategy": "FedR shares relations, FedE entities; see 'fedkge list strategies'",
     "federation.rounds": "at most",
     "federation.evaluate_every": "",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from fedkge.attacks.findings import Finding, worst
 from fedkge.simulations.report.page import PageAnswer
 from fedkge.simulations.report.privacy_section import by_client
-from fedkge.simulations.report.words import MISSING, bytes_of, epsilon_of, figure, interval, several
+from fedkge.simulations.report.words import (
+    MISSING,
+    bytes_of,
+    epsilon_of,
+    figure,
+    interval,
+    protocol_of,
+    several,
+)
 from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
@@ -33,7 +41,13 @@ def _utility(run: RunFolder) -> PageAnswer:
         f"over {several(test.number('count') or 0, 'test triple')}, with the tables of round "
         f"{run.summary.text('utility', 'best_round')} of {run.last_round}"
     )
-    return PageAnswer(GAIN, figure(value), "test MRR", [line], known)
+    by_all = run.summary.part("utility", "filters", "all", "test", "mrr")
+    if (other := by_all.number("value")) is not None:
+        span = interval(by_all.listed("interval"))
+        known.append(("MRR, filter all", f"{figure(other)} ({span})"))
+    protocol = protocol_of(run.summary.part("utility", "protocol"))
+    lines = [line, *([f"ranked with {protocol}"] if protocol else [])]
+    return PageAnswer(GAIN, figure(value), "test MRR", lines, known)
 
 
 def _utility_so_far(run: RunFolder) -> PageAnswer:
@@ -42,9 +56,12 @@ def _utility_so_far(run: RunFolder) -> PageAnswer:
     if not curve:
         return PageAnswer(GAIN, "?", "", ["Nothing was measured."])
     round, value = max(curve, key=lambda point: point[1])
-    return PageAnswer(
-        GAIN, figure(value), "validation MRR so far", [f"in round {round:g}; the test is made at the end"]
-    )
+    protocol = protocol_of(run.experiment.part("evaluation"), filter="own")
+    lines = [
+        f"in round {round:g}; the test is made at the end",
+        *([f"ranked with {protocol}"] if protocol else []),
+    ]
+    return PageAnswer(GAIN, figure(value), "validation MRR so far", lines)
 
 
 def _bytes(run: RunFolder) -> PageAnswer:

@@ -11,11 +11,20 @@ from fedkge.simulations.report.charts.lines import LineChart, Series
 from fedkge.simulations.report.groups import Group, differences, grouped
 from fedkge.simulations.report.page import Card, Figure, Page, PageAnswer, PageTable, Section
 from fedkge.simulations.report.privacy_section import leakage_bar, learned, unprotected
-from fedkge.simulations.report.run_page import environment_rows
-from fedkge.simulations.report.words import MISSING, asked, bytes_of, figure, interval, several
+from fedkge.simulations.report.run_page import environment_rows, unlike_sides
+from fedkge.simulations.report.words import (
+    MISSING,
+    asked,
+    bytes_of,
+    figure,
+    interval,
+    protocol_of,
+    several,
+)
 from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.rows import Row, saved
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
+from fedkge.simulations.scoring.differences import Difference, difference
 
 __all__ = ["comparison_page"]
 
@@ -35,7 +44,7 @@ def comparison_page(runs: Sequence[RunFolder]) -> Page:
             Section(
                 "Side by side",
                 figures=_charts(groups),
-                tables=[_table(groups), _targets(groups), _clients(groups)],
+                tables=[_table(groups), _filters(groups), _targets(groups), _clients(groups)],
             ),
             Section("What the server learned", cards=[_learned(group) for group in groups]),
             Section("How to check it", tables=[_runs(groups), _settings(groups), _environment(runs)]),
@@ -68,10 +77,11 @@ def _asked(groups: Sequence[Group]) -> list[str]:
 
 def _notices(runs: Sequence[RunFolder]) -> list[str]:
     cut = [run.name for run in runs if not run.is_finished]
+    notices = [*unprotected(runs), *dict.fromkeys(notice for run in runs for notice in unlike_sides(run))]
     if not cut:
-        return unprotected(runs)
+        return notices
     return [
-        *unprotected(runs),
+        *notices,
         f"{several(len(cut), 'run')} of {len(runs)} did not end and enter no mean: {', '.join(cut)}. "
         "Go on with: fedkge run --resume FOLDER",
     ]
@@ -83,7 +93,52 @@ def _utility(ranked: Sequence[Group]) -> PageAnswer:
         return PageAnswer(GAIN, "?", "", ["No run has ended."])
     beside = [(row.strategy, f"{figure(row.mrr)} ({interval(row.interval)})") for row in rows[:_MOST_LINES]]
     best = rows[0]
-    return PageAnswer(GAIN, figure(best.mrr), f"test MRR, {best.strategy}", ["with 95 % intervals"], beside)
+    lines = ["with 95 % intervals", *([protocol] if (protocol := _protocol(ranked)) else [])]
+    return PageAnswer(GAIN, figure(best.mrr), f"test MRR, {best.strategy}", lines, beside)
+
+
+def _protocol(groups: Sequence[Group]) -> str:
+    """How clients ranked, where all runs agree in it."""
+    said = {
+        protocol_of(run.summary.part("utility", "protocol")) for group in groups for run in group.finished
+    }
+    return f"ranked with {said.pop()}" if len(said) == 1 and "" not in said else ""
+
+
+def _filters(groups: Sequence[Group]) -> PageTable:
+    """The MRR under each filter, and by how much it exceeds that of the first setting."""
+    shown = [(group, group.row) for group in groups if group.row]
+    names = [name for name in ("own", "all") if all(name in row.filters for _, row in shown)] if shown else []
+    if not names:
+        return PageTable("", (), (), "")
+    first = shown[0][0]
+    gains = {
+        (group.label, name): difference(first.finished, group.finished, name)
+        for group, _ in shown
+        if group is not first
+        for name in names
+    }
+    cells = [
+        (
+            group.label,
+            *(cell for name in names for cell in _filter_cells(row, name, gains.get((group.label, name)))),
+        )
+        for group, row in shown
+    ]
+    less = f"− {first.label}"
+    columns = [column for name in names for column in (f"MRR, filter {name}", "95 %", less)]
+    bases = sorted({gain.basis for gain in gains.values() if gain})
+    over = f" Differences ± 95 % are over {' or '.join(bases)}." if bases else ""
+    note = (
+        'Filter "own" leaves out a client\'s own true answers, "all" those of all clients, as only a '
+        f"simulation can.{over}"
+    )
+    return PageTable("By filter", ("setting", *columns), cells, "l" + "r" * len(columns), note)
+
+
+def _filter_cells(row: Row, name: str, gain: Difference | None) -> tuple[str, str, str]:
+    score = row.filters[name]
+    return figure(score.mrr, 4), interval(score.interval, 4), str(gain) if gain else ""
 
 
 def _bytes(ranked: Sequence[Group]) -> PageAnswer:
@@ -148,7 +203,9 @@ def _table(groups: Sequence[Group]) -> PageTable:
         "saved",
         "seconds",
     )
-    note = "Saved: against FedE's bytes, as counted on the wire." if any(cell[-2] for cell in cells) else ""
+    protocol = _capital(_protocol(groups))
+    cost = "Saved: against FedE's bytes, as counted on the wire." if any(cell[-2] for cell in cells) else ""
+    note = f"{protocol} {cost}".strip()
     return PageTable("Gain and cost", ("setting", *names), cells, "lrrrrrrrrr", note)
 
 
@@ -193,7 +250,7 @@ def _clients(groups: Sequence[Group]) -> PageTable:
         ("client", *labels),
         rows,
         "l" + "r" * len(labels),
-        f"{note} {_first_seed(groups)}".strip(),
+        " ".join(part for part in (note, _first_seed(groups), _capital(_protocol(groups))) if part),
         folded=len(rows) > _MOST_CLIENTS,
     )
 
@@ -215,6 +272,10 @@ def _against(scores: Metadata, alone: Metadata | None, client: str) -> str:
     path = (client, "test", "mrr", "value")
     value, before = scores.number(*path), alone.number(*path) if alone else None
     return figure(value) if value is None or before is None else f"{value:.3f} ({value - before:+.3f})"
+
+
+def _capital(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _first_seed(groups: Sequence[Group]) -> str:
@@ -254,9 +315,15 @@ def _charts(groups: Sequence[Group]) -> list[Figure]:
             y_from_zero=True,
         ),
     ]
-    caption = f"Each setting is tested with the tables of its best round. {_first_seed(groups)}".strip()
+    protocol = _capital(_protocol(groups))
+    parts = ("Each setting is tested with the tables of its best round.", _first_seed(groups), protocol)
+    caption = " ".join(part for part in parts if part)
     return [
-        *([Figure.of(BarChart("Test MRR", bars), "With 95 % intervals.")] if bars else []),
+        *(
+            [Figure.of(BarChart("Test MRR", bars), f"With 95 % intervals. {protocol}".strip())]
+            if bars
+            else []
+        ),
         *([Figure.of(BarChart("Bytes in all", prices, bytes_of))] if prices else []),
         *(Figure.of(chart, caption) for chart in lines if not chart.is_empty),
         *_attacks(groups),

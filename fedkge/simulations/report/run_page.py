@@ -13,11 +13,11 @@ from fedkge.simulations.report.privacy_section import (
     learned_section,
     unprotected,
 )
-from fedkge.simulations.report.words import asked, bytes_of, figure, interval
+from fedkge.simulations.report.words import asked, bytes_of, figure, interval, protocol_of
 from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.run_folder import RunFolder
 
-__all__ = ["environment_rows", "run_page", "scores_table", "title_of"]
+__all__ = ["environment_rows", "run_page", "scores_table", "title_of", "unlike_sides"]
 
 _SCORES = ("mrr", "hits@1", "hits@3", "hits@10", "mr")
 _NAMES = ("MRR", "95 % interval", "Hits@1", "Hits@3", "Hits@10", "MR", "triples")
@@ -45,7 +45,10 @@ def run_page(run: RunFolder) -> Page:
             Section("How it went", figures=charts(run)),
             leakage_section(run),
             budget_section(run),
-            Section("Tables", tables=[scores_table(run), _clients(run), _phases(run), _failures(run)]),
+            Section(
+                "Tables",
+                tables=[scores_table(run), _parts(run), _clients(run), _phases(run), _failures(run)],
+            ),
             Section("How to check it", tables=[_hashes(run), _settings(run), _speed(run), _environment(run)]),
         ],
     )
@@ -58,7 +61,7 @@ def title_of(run: RunFolder) -> str:
 
 
 def _notices(run: RunFolder) -> list[str]:
-    return [*unprotected([run]), *_unfinished(run)]
+    return [*unprotected([run]), *unlike_sides(run), *_unfinished(run)]
 
 
 def _unfinished(run: RunFolder) -> list[str]:
@@ -72,25 +75,88 @@ def _unfinished(run: RunFolder) -> list[str]:
 
 
 def scores_table(run: RunFolder) -> PageTable:
-    """MRR, Hits and MR over all clients, of validation and test."""
-    rows = [
-        (split, *_score_cells(run.summary.part("utility", split)))
-        for split in ("valid", "test")
-        if run.summary.number("utility", split, "count")
-    ]
-    rows += [
-        (f"{split}, {part}", *_score_cells(run.summary.part("utility", "apart", split, part)))
+    """MRR, Hits and MR over all clients, of validation and test, under every filter."""
+    utility = run.summary.part("utility")
+    told = utility.part("protocol")
+    blocks = [(split, utility.part(split)) for split in ("valid", "test")]
+    blocks += [
+        (f"{split}, {part}", utility.part("apart", split, part))
         for split in ("valid", "test")
         for part in ("confidential", "unrestricted")
-        if run.summary.number("utility", "apart", split, part, "count")
     ]
-    return PageTable("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr")
+    rows = [(name, *_score_cells(scores)) for name, scores in blocks if scores.number("count")]
+    for name in utility.part("filters").content:
+        scores, protocol = utility.part("filters", name, "test"), utility.part("filters", name, "protocol")
+        unlike = [protocol.text(key) for key in ("filter", "candidates") if protocol.at(key) != told.at(key)]
+        if unlike and scores.number("count"):
+            rows.append((", ".join(["test", *unlike]), *_score_cells(scores)))
+        if scores.number("macro", "count"):
+            *cells, _ = _score_cells(scores.part("macro"))
+            rows.append((", ".join(["macro", *unlike]), *cells, ""))
+    return PageTable("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr", _note(run))
+
+
+def _note(run: RunFolder) -> str:
+    """What the scores must be read with."""
+    told = protocol_of(run.summary.part("utility", "protocol"))
+    if not told:
+        return ""
+    filters = run.summary.part("utility", "filters").content
+    macro = " macro: the mean over clients of their test scores." if filters else ""
+    meaning = " all: the true answers of all other clients are left out too, as only a simulation can."
+    union = " union: others' entities with a shared row are candidates too."
+    wider = any(block["protocol"]["candidates"] == "union" for block in filters.values())
+    said = f"Ranked with {told}, where nothing else is said."
+    return said + macro + (meaning if "all" in filters else "") + (union if wider else "")
+
+
+def _parts(run: RunFolder) -> PageTable:
+    """By side and by kind of relation, under every filter."""
+    filters = run.summary.part("utility", "filters")
+    blocks = {name: filters.part(name, "test") for name in filters.content}
+    names = dict.fromkeys(
+        (group, part)
+        for scores in blocks.values()
+        for group in ("sides", "kinds")
+        for part in scores.part(group).content
+    )
+    rows = [
+        (part, name, *_score_cells(scores.part(group, part)))
+        for group, part in names
+        for name, scores in blocks.items()
+        if scores.number(group, part, "count")
+    ]
+    columns = ("side or kind", "filter", *_NAMES)
+    note = "N-…: a tail has 1.5 heads or more on the mean; …-N: a head has as many tails (of train triples)."
+    return PageTable(
+        "Test scores by side and kind of relation", columns, rows, "llrrrrrrr", note, folded=True
+    )
 
 
 def _clients(run: RunFolder) -> PageTable:
-    per_client = run.summary.part("utility", "per_client")
-    rows = [(client, *_score_cells(per_client.part(client, "test"))) for client in per_client.content]
-    return PageTable("Test scores by client", ("client", *_NAMES), rows, "lrrrrrrr", folded=len(rows) > 12)
+    utility = run.summary.part("utility")
+    per_client, by_all = utility.part("per_client"), utility.part("filters", "all", "test", "clients")
+    rows = [
+        (
+            client,
+            *_score_cells(per_client.part(client, "test")),
+            *([figure(by_all.number(client, "mrr", "value"), 4)] if by_all.content else []),
+        )
+        for client in per_client.content
+    ]
+    columns = ("client", *_NAMES, *(["MRR, filter all"] if by_all.content else []))
+    align = "l" + "r" * (len(columns) - 1)
+    return PageTable("Test scores by client", columns, rows, align, _note(run), folded=len(rows) > 12)
+
+
+def unlike_sides(run: RunFolder) -> list[str]:
+    """Where training corrupts other sides than evaluation ranks, that is said."""
+    trained, ranked = run.experiment.text("training", "corrupt"), run.experiment.text("evaluation", "sides")
+    if trained == ranked or not (trained and ranked):
+        return []
+    return [
+        f'Training corrupts "{trained}" (training.corrupt), and ranking takes "{ranked}" (evaluation.sides).'
+    ]
 
 
 def _score_cells(scores: Metadata) -> list[str]:

@@ -8,7 +8,16 @@ from math import isfinite, isinf
 from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.runs.metadata import Metadata
 
-__all__ = ["MISSING", "asked", "bytes_of", "epsilon_of", "figure", "interval", "several"]
+__all__ = [
+    "MISSING",
+    "asked",
+    "bytes_of",
+    "epsilon_of",
+    "figure",
+    "interval",
+    "protocol_of",
+    "several",
+]
 
 MISSING = "–"
 
@@ -43,6 +52,12 @@ def figure(value: float | None, digits: int = 3) -> str:
 def interval(bounds: Sequence[float | None], digits: int = 3) -> str:
     """From the lower bound to the upper; nothing where one is missing."""
     return "–".join(figure(bound, digits) for bound in bounds) if _is_known(bounds) else ""
+
+
+def protocol_of(protocol: Metadata, filter: str = "") -> str:
+    """How scores were ranked; nothing of a run that did not say."""
+    names = filter or protocol.text("filter"), protocol.text("sides"), protocol.text("candidates")
+    return f"filter {names[0]}, sides {names[1]}, candidates {names[2]}" if all(names) else ""
 
 
 def epsilon_of(value: float) -> str:

@@ -17,6 +17,7 @@ from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
 from fedkge.server.app import check_strategy
 from fedkge.simulations.runs.attacking import check_attacks
+from fedkge.simulations.scoring.shared_rows import check_union
 from fedkge.strategy import STRATEGIES, build_strategy, check_shared
 
 __all__ = ["check_federation", "check_folder", "check_names"]
@@ -57,6 +58,9 @@ def check_federation(experiment: Experiment, split: Split) -> None:
     check_adversary(experiment)
     check_attacks(experiment.adversary)
     _check_confidential(experiment, split)
+    check_union(experiment)
+    if unlike := experiment.unlike_sides():
+        _log.warning("%s", unlike)
     if experiment.privacy.rows_from_seed and experiment.privacy.union != "plain":
         _log.warning(
             "privacy.rows_from_seed: the server can name pseudonyms by their initial rows (measure it with "
@@ -71,6 +75,11 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     model.options_of(settings)
     known = [*model.table_specs(settings), *model.weight_shapes(settings, split.clients[0])]
     check_shared(federation.strategy, strategy.shared, settings.name, known)
+    if experiment.training.negatives_from == "first" and model.entity_table not in strategy.shared:
+        raise SettingError(
+            f'training.negatives_from = "first" counts by shared numbers of entities, and '
+            f'{federation.strategy} shares none; set it to "own", or take FedE'
+        )
 
 
 def _check_clients(experiment: Experiment) -> None:

@@ -14,10 +14,12 @@ import pandas as pd
 from fedkge.experiment import Experiment
 from fedkge.server.progress import Observer
 from fedkge.simulations.report import write_report
+from fedkge.simulations.runs.engines import one_ray
 from fedkge.simulations.runs.layout import divide
 from fedkge.simulations.runs.rows import Row, row_of, saved
 from fedkge.simulations.runs.run import run_or_resume
 from fedkge.simulations.runs.run_folder import RunFolder, RunResult
+from fedkge.simulations.scoring.differences import Difference, difference
 from fedkge.storage import storage_errors
 from fedkge.strategy import STRATEGIES
 
@@ -37,6 +39,14 @@ class StrategyComparison:
     def reduction(self, row: Row, column: str) -> float | None:
         """The share of FedE's bytes that a strategy saves."""
         return saved(self.rows, row, column)
+
+    def gain(self, row: Row, filter: str) -> Difference | None:
+        """How much better than the first strategy it ranks under a filter; None of the first itself."""
+        first, own = self.rows[0].strategy, row.strategy
+        if own == first:
+            return None
+        folders = {name: [RunFolder(result.folder) for result in self.runs[name]] for name in (first, own)}
+        return difference(folders[first], folders[own], filter)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -78,7 +88,22 @@ class StrategyComparison:
             "saved_to_target": self.reduction(row, "bytes_to_target"),
             "saved_total": self.reduction(row, "bytes_total"),
             "seconds": row.seconds,
+            **self._by_filter(row),
         }
+
+    def _by_filter(self, row: Row) -> dict[str, float | None]:
+        """The MRR under each filter, and by how much it exceeds the first strategy's."""
+        columns: dict[str, float | None] = {}
+        for name, score in row.filters.items():
+            gain = self.gain(row, name)
+            columns |= dict(zip(_names("mrr", name), (score.mrr, *score.interval), strict=True))
+            known = (gain.value, *gain.interval) if gain else (None, None, None)
+            columns |= dict(zip(_names("gain", name), known, strict=True))
+        return columns
+
+
+def _names(what: str, filter: str) -> tuple[str, str, str]:
+    return f"{what}_{filter}", f"{what}_{filter}_low", f"{what}_{filter}_high"
 
 
 def compare(
@@ -96,14 +121,15 @@ def compare(
     for name in strategies:
         STRATEGIES[name]
     runs: dict[str, list[RunResult]] = {name: [] for name in strategies}
-    for seed in range(experiment.seed, experiment.seed + seeds):
-        seeded = experiment.model_copy(update={"seed": seed})
-        split = divide(seeded)
-        for name in strategies:
-            federation = experiment.federation.model_copy(update={"strategy": name})
-            one = seeded.model_copy(update={"federation": federation})
-            observer = watch(f"{name}, seed {seed}") if watch else None
-            runs[name].append(run_or_resume(one, folder / f"{name}-seed{seed}", observer, split, track))
+    with one_ray(experiment.engine):
+        for seed in range(experiment.seed, experiment.seed + seeds):
+            seeded = experiment.model_copy(update={"seed": seed})
+            split = divide(seeded)
+            for name in strategies:
+                federation = experiment.federation.model_copy(update={"strategy": name})
+                one = seeded.model_copy(update={"federation": federation})
+                observer = watch(f"{name}, seed {seed}") if watch else None
+                runs[name].append(run_or_resume(one, folder / f"{name}-seed{seed}", observer, split, track))
     comparison = StrategyComparison(
         tuple(row_of(name, [result.summary for result in results]) for name, results in runs.items()),
         {name: tuple(results) for name, results in runs.items()},

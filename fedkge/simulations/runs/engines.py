@@ -9,6 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,16 @@ from fedkge.errors import FederationError, InputError
 from fedkge.experiment import EngineSettings
 from fedkge.simulations.runs.worker import Answer, Worker, identify
 
-__all__ = ["ENGINES", "InlineGrid", "NodeConfig", "RayGrid", "SimulatedGrid", "open_grid", "start_ray"]
+__all__ = [
+    "ENGINES",
+    "InlineGrid",
+    "NodeConfig",
+    "RayGrid",
+    "SimulatedGrid",
+    "one_ray",
+    "open_grid",
+    "start_ray",
+]
 
 NodeConfig = Mapping[str, str | int | bool]
 
@@ -246,6 +256,24 @@ def open_grid(
 ) -> SimulatedGrid:
     """The grid of the engine that the settings name; close it when the run is over."""
     return ENGINES[settings.name](run_id, experiment, nodes, settings)
+
+
+@contextmanager
+def one_ray(settings: EngineSettings) -> Iterator[None]:
+    """Let all runs within share one Ray, if that is their engine: starting one takes seconds."""
+    if settings.name != "ray":
+        yield
+        return
+    import ray  # takes seconds to import
+
+    started = not ray.is_initialized()
+    if started:
+        start_ray(settings)
+    try:
+        yield
+    finally:
+        if started:
+            ray.shutdown()
 
 
 def start_ray(settings: EngineSettings) -> None:

@@ -23,24 +23,30 @@ def describe() -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "fedkge": fedkge.__version__,
-        "commit": _commit(),
+        "commit": _git("rev-parse", "HEAD") or None,
+        "dirty": _is_dirty(),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "platform": platform.platform(),
+        "architecture": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),
     }
 
 
-def _commit() -> str | None:
-    """The commit of a checkout; an installed package has none, and without git nobody can tell."""
+def _is_dirty() -> bool | None:
+    """Whether the code differs from the commit; what else lies in the checkout does not matter."""
+    status = _git("status", "--porcelain", "--", "fedkge")
+    return None if status is None else bool(status)
+
+
+def _git(*words: str) -> str | None:
+    """What git says of a checkout; an installed package has none, and without git nobody can tell."""
     folder = Path(fedkge.__file__).parent.parent
     if not (folder / ".git").exists() or not shutil.which("git"):
         return None
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _processor() -> str:

@@ -24,7 +24,7 @@ from fedkge.datasets import (
     partition,
     write_graph,
 )
-from fedkge.experiment import Experiment
+from fedkge.experiment import DataSettings, Experiment
 from fedkge.simulations.runs.engines import NodeConfig
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.runs.run_folder import RunFolder
@@ -37,12 +37,11 @@ __all__ = ["divide", "is_secure", "lay_out", "node_configs", "pooled", "with_cli
 def divide(experiment: Experiment) -> Split:
     """The data of every client, as the experiment says."""
     data, seed = experiment.data, experiment.seed
-    source = load(data.dataset)
+    source = load(data.dataset, data.columns)
     rule = str(data.confidential)
     if isinstance(source, Split):
-        split = partition(
-            source, "given" if data.partition in ("fedr", "given") else data.partition, clients=0
-        )
+        default = DataSettings.model_fields["partition"].default  # nobody asked for it: take them as they are
+        split = partition(source, "given" if data.partition == default else data.partition, clients=0)
         return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
     graph = mark(source, rule, seed) if rule != "0.0" else source
     return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
@@ -57,7 +56,7 @@ def _with_own_data(split: Split, experiment: Experiment) -> Split:
     graphs = list(split.clients)
     for client, path in given.items():
         if client < len(graphs):
-            graph = replace(load_graph(path), name=f"client-{client}")
+            graph = replace(load_graph(path, experiment.data.columns), name=f"client-{client}")
             graphs[client] = mark(graph, rule, experiment.seed) if rule not in ("0.0", "column") else graph
     return Split.of(split.name, graphs, split.partition, split.seed)
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-__all__ = ["Row", "interval_over_seeds", "row_of", "saved"]
+__all__ = ["FilterScore", "Row", "interval_over_seeds", "row_of", "saved"]
+
+
+@dataclass(frozen=True)
+class FilterScore:
+    """The test MRR under one filter, over all seeds."""
+
+    mrr: float
+    interval: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Row:
     bytes_to_target: float | None
     bytes_total: float
     seconds: float
+    filters: Mapping[str, FilterScore]  # of simulations
 
 
 def row_of(strategy: str, summaries: Sequence[Mapping[str, Any]]) -> Row:
@@ -39,7 +48,21 @@ def row_of(strategy: str, summaries: Sequence[Mapping[str, Any]]) -> Row:
         bytes_to_target=_mean_or_none([cost["bytes_to_target"] for cost in costs]),
         bytes_total=mean(cost["bytes_up"] + cost["bytes_down"] for cost in costs),
         seconds=mean(summary["speed"]["seconds_total"] for summary in summaries),
+        filters=_filters([summary["utility"].get("filters", {}) for summary in summaries]),
     )
+
+
+def _filters(blocks: Sequence[Mapping[str, Any]]) -> dict[str, FilterScore]:
+    """Of the filters under which every run was scored."""
+    scores = {
+        name: [block[name]["test"]["mrr"] for block in blocks]
+        for name in blocks[0]
+        if all(name in block and "mrr" in block[name]["test"] for block in blocks)
+    }
+    return {
+        name: FilterScore(mean(score["value"] for score in of_seeds), _interval(of_seeds))
+        for name, of_seeds in scores.items()
+    }
 
 
 def saved(rows: Sequence[Row], row: Row, column: str) -> float | None:

@@ -9,15 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedkge.attacks.behaviours.acting_server import ActingServer
 from fedkge.attacks.recorded_run import keep_states
 from fedkge.client.models import MODELS
 from fedkge.client.participant import APART
 from fedkge.client.state import StateFiles
 from fedkge.datasets import Split
 from fedkge.errors import DataError, InputError
-from fedkge.experiment import Experiment
+from fedkge.experiment import EvaluationSettings, Experiment
 from fedkge.metrics import MetricSums
 from fedkge.server.app import serve
+from fedkge.server.loop import Federation
 from fedkge.server.progress import Observer
 from fedkge.server.records import Records
 from fedkge.server.summary import experiment_hash, metrics_of
@@ -28,6 +30,9 @@ from fedkge.simulations.runs.engines import open_grid
 from fedkge.simulations.runs.layout import divide, is_secure, lay_out, node_configs, pooled, with_clients
 from fedkge.simulations.runs.run_folder import RunFolder, RunResult, is_run, result_of
 from fedkge.simulations.runs.tracking import check_trackers, tracked
+from fedkge.simulations.scoring.judge import judge
+from fedkge.simulations.scoring.scores import Scores
+from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.storage import storage_errors
 from fedkge.strategy import STRATEGIES
 
@@ -41,6 +46,7 @@ def run(
     split: Split | None = None,
     tampering: Mapping[int, Path] | None = None,
     track: Sequence[str] = (),
+    server: ActingServer | None = None,
 ) -> RunResult:
     """Run an experiment in a new folder.
 
@@ -51,6 +57,7 @@ def run(
         split: the clients' data, to spare dividing them again.
         tampering: makes clients malicious, each by a plan of fedkge.attacks.behaviours.tampering.
         track: names of TRACKERS.
+        server: makes the server malicious.
     """
     check_names(experiment)
     check_trackers(track)
@@ -61,7 +68,7 @@ def run(
         split = pooled(split)
     check_federation(experiment, split)
     lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, track, tampering=tampering or {})
+    return _serve(experiment, folder, observer, track, tampering=tampering or {}, server=server)
 
 
 def resume(
@@ -103,6 +110,7 @@ def _serve(
     track: Sequence[str],
     resumed: bool = False,
     tampering: Mapping[int, Path] | None = None,
+    server: ActingServer | None = None,
 ) -> RunResult:
     folder = folder.resolve()
     name = RunFolder(folder).run_name
@@ -113,7 +121,7 @@ def _serve(
         tracked(track, experiment, folder, observer) as watch,
         open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
     ):
-        summary = serve(grid, experiment, folder, watch, resumed, run=name)
+        summary = serve(grid, experiment, folder, watch, resumed, run=name, federate=server or Federation)
         watch.end(summary)
     if is_secure(experiment):
         summary["utility"]["per_client"] = _scores_of_clients(states, experiment.data.clients)
@@ -124,6 +132,10 @@ def _serve(
     if experiment.adversary.record != "off":
         keep_states(folder, states, experiment.data.clients)
     _export(folder, states, experiment.data.clients, summary["utility"]["best_round"])
+    judged = judge(folder, _shared_rows(experiment, folder, states, summary))
+    _publish_scores(Records(folder), summary, judged, experiment.evaluation)
+    with storage_errors(folder):
+        shutil.rmtree(folder / "clients")  # its states are no longer needed
     if experiment.adversary.attacks:
         sends = STRATEGIES[experiment.federation.strategy].shared
         summary = publish(folder, attack_run(folder) if sends else nothing_to_attack(experiment))
@@ -173,7 +185,7 @@ def _publish_apart(
 
 
 def _export(folder: Path, states: Path, num_clients: int, best: int) -> None:
-    """Each client's embeddings of the best round, with labels; then its states are no longer needed."""
+    """Each client's embeddings of the best round, with labels."""
     run_folder, records = RunFolder(folder), Records(folder)
     settings = run_folder.load_experiment().model
     specs = MODELS[settings.name].table_specs(settings)
@@ -185,5 +197,28 @@ def _export(folder: Path, states: Path, num_clients: int, best: int) -> None:
         graph = run_folder.graph(client)
         labels = {table: graph.labels[specs[table].vocabulary] for table in state.tables}
         records.write_tables(name, {**state.tables, **state.weights}, labels)
-    with storage_errors(folder):
-        shutil.rmtree(folder / "clients")
+
+
+def _shared_rows(
+    experiment: Experiment, folder: Path, states: Path, summary: Mapping[str, Any]
+) -> SharedRows | None:
+    """Rows of all entities that are shared, if clients are to rank against them."""
+    if experiment.evaluation.candidates != "union":
+        return None
+    graphs = [RunFolder(folder).graph(client) for client in range(experiment.data.clients)]
+    table = MODELS[experiment.model.name].entity_table
+    return SharedRows.read(states, graphs, table, summary["utility"]["best_round"])
+
+
+def _publish_scores(
+    records: Records, summary: dict[str, Any], judged: Sequence[Scores], settings: EvaluationSettings
+) -> None:
+    """By filter, side, kind of relation and client, where no server of a deployment would have them."""
+    utility = summary["utility"]
+    filters: dict[str, dict[str, Any]] = {}
+    for scores in judged:
+        block = filters.setdefault(scores.filter, {"protocol": settings.protocol(scores.filter)})
+        block[scores.split] = scores.summary()
+        records.add("metrics", scores.rows(utility["best_round"]))
+    utility["filters"] = filters
+    records.write_json("summary.json", summary)

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,6 +118,11 @@ class RunFolder:
         """The folder of a client's triples."""
         return self.path / "data" / f"client-{client}"
 
+    @property
+    def ranks(self) -> Path:
+        """The file with the ranks of single test triples, by client and filter; simulations have it."""
+        return self.path / "ranks.safetensors"
+
     def graph(self, client: int) -> KnowledgeGraph:
         from fedkge.datasets import load_graph  # imports numpy
 
@@ -204,26 +209,58 @@ class RunResult:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Means over all clients with their 95 % intervals: a row for each split and metric."""
+        """Means with their 95 % intervals: a row for each protocol, mean, part, split and metric.
+
+        The first rows are what clients told: their own filter, the micro mean over all triples.
+        """
         import pandas as pd  # takes long to import
 
         return pd.DataFrame(
             [
-                {"split": split, "metric": name, "value": score["value"], "low": low, "high": high}
-                for split in ("valid", "test")
-                for name, score in self.summary["utility"][split].items()
-                if isinstance(score, dict)
+                {**names, "split": split, "metric": metric, "value": score["value"], "low": low, "high": high}
+                for names, split, scores in _scores(self.summary["utility"])
+                for metric, score in scores.items()
+                if isinstance(score, dict) and "interval" in score
                 for low, high in [score["interval"]]
             ],
-            columns=["split", "metric", "value", "low", "high"],
+            columns=["filter", "candidates", "mean", "part", "split", "metric", "value", "low", "high"],
         )
 
     def _repr_html_(self) -> str:
         html: str = self.frame.to_html(index=False)
         return html
 
-    def test(self, metric: str = "mrr") -> float:
-        return float(self.summary["utility"]["test"][metric]["value"])
+    def test(self, metric: str = "mrr", filter: str = "own") -> float:
+        """The micro mean over all clients' test triples; `all` filters by the answers of all clients."""
+        utility = self.summary["utility"]
+        scores = utility if filter == "own" else utility["filters"][filter]
+        return float(scores["test"][metric]["value"])
+
+
+def _scores(utility: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], str, Mapping[str, Any]]]:
+    """Protocol, mean and part of every block of scores, its split, and the scores."""
+
+    def named(protocol: Mapping[str, str], mean: str, part: str = ALL) -> dict[str, str]:
+        return {
+            "filter": protocol["filter"],
+            "candidates": protocol["candidates"],
+            "mean": mean,
+            "part": part,
+        }
+
+    splits = ("valid", "test")
+    told = utility.get("protocol", {"filter": "own", "candidates": "own"})
+    for split in splits:
+        yield named(told, "micro"), split, utility[split]
+    for block in utility.get("filters", {}).values():
+        protocol = block["protocol"]
+        for split in splits:
+            scores = block[split]
+            if protocol != told:
+                yield named(protocol, "micro"), split, scores
+            yield named(protocol, "macro"), split, scores["macro"]
+            for part, values in {**scores["sides"], **scores["kinds"]}.items():
+                yield named(protocol, "micro", part), split, values
 
 
 def result_of(folder: Path) -> RunResult:
@@ -241,15 +278,26 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, else the runs directly in it."""
+    """The folder itself if it is a run, else the runs directly in it, strategies as they were compared."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a run or a comparison")
+    places = {name: place for place, name in enumerate(_compared(folder))}
     runs = [folder] if is_run(folder) else sorted(filter(is_run, folder.iterdir()))
+    runs.sort(key=lambda run: places.get(run.name.rpartition("-seed")[0], len(places)))
     if not runs:
         raise InputError(
             f"{folder}: no run in it (no experiment.toml); give the folder of a run or a comparison"
         )
     return runs
+
+
+def _compared(folder: Path) -> list[str]:
+    """The strategies of a comparison in their order; none where the folder is no comparison."""
+    path = folder / "comparison.json"
+    try:
+        return [str(row["strategy"]) for row in json.loads(_text(path))] if path.exists() else []
+    except (ValueError, TypeError, KeyError):
+        raise DataError(f"{path}: not what a comparison writes; {_REMEDY}") from None
 
 
 def read_rows(path: Path, columns: Columns, finished: bool = True) -> list[dict[str, Any]]:

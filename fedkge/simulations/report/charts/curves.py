@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fedkge.simulations.report.charts.bars import Bar, BarChart
 from fedkge.simulations.report.charts.lines import LineChart, Series
 from fedkge.simulations.report.page import Figure
-from fedkge.simulations.report.words import bytes_of
+from fedkge.simulations.report.words import bytes_of, protocol_of
 from fedkge.simulations.report.words import figure as number
 from fedkge.simulations.runs.run_folder import ALL, RunFolder
 
@@ -25,14 +25,16 @@ def charts(run: RunFolder) -> list[Figure]:
     return [figure for chart in CHARTS if (figure := chart(run))]
 
 
-def _line(chart: LineChart) -> Figure | None:
-    return None if chart.is_empty else Figure.of(chart)
+def _line(chart: LineChart, caption: str = "") -> Figure | None:
+    return None if chart.is_empty else Figure.of(chart, caption)
 
 
 def _mrr(run: RunFolder) -> Figure | None:
     target = run.experiment.number("federation", "target_mrr")
     bound = ("target", target) if target else None
-    return _line(LineChart("Validation MRR", "round", "MRR", _with_clients(run, "valid", "mrr"), bound))
+    chart = LineChart("Validation MRR", "round", "MRR", _with_clients(run, "valid", "mrr"), bound)
+    protocol = protocol_of(run.experiment.part("evaluation"), filter="own")
+    return _line(chart, f"Ranked with {protocol}." if protocol else "")
 
 
 def _loss(run: RunFolder) -> Figure | None:
@@ -85,7 +87,8 @@ def _clients(run: RunFolder) -> Figure | None:
     if not bars:
         return None
     shown, left_out = _ends(bars)
-    captions = ["With 95 % intervals over each client's test triples."]
+    protocol = protocol_of(run.summary.part("utility", "protocol"))
+    captions = [f"With 95 % intervals over each client's test triples{f'; {protocol}' if protocol else ''}."]
     if left_out:
         captions.append(f"The lowest and the highest; {left_out} between them are in the table.")
     if run.summary.at("privacy", "secure_aggregation"):
