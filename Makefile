@@ -9,11 +9,11 @@ ifneq ($(wildcard ../shared/data/.),)
 export FEDKGE_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-all check docs bench clean
+.PHONY: demo test test-all check docs tables bench clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
-	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --target-mrr 0.4 --out demo
+	$(BIN)/fedkge compare --engine ray --strategies Local,FedE,FedR --seeds 5 --target-mrr 0.4 --out demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
@@ -30,6 +30,9 @@ check: $(VENV)/.ready
 
 docs: $(VENV)/.ready
 	$(BIN)/mkdocs build --strict --quiet
+
+tables: $(VENV)/.ready
+	$(BIN)/python docs/write_tables.py
 
 bench: $(VENV)/.ready
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

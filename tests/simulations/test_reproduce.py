@@ -227,3 +227,30 @@ def test_epsilon_of_the_dpkge_paper_from_the_command_line(tmp_path, capsys):
     assert code == 0
     assert all(f"{name} " in shown for name in RECIPES)
     assert set(json.loads(call(capsys, "--list", "--json")[1])) == set(RECIPES)
+
+
+def test_cells_of_older_code_are_marked_and_measured_again_if_asked_for(bench, tmp_path, capsys):
+    assert "†" not in call(capsys, "small", "--out", tmp_path)[1]
+    (path,) = (tmp_path / "cells").glob("*/a-0-*.json")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    assert kept["origin"]["command"] == f"fedkge reproduce small --scale quick --out {tmp_path}"
+    assert kept["origin"]["settings"] == "quick"
+    assert set(kept["origin"]["machine"]) == {"processor", "cores", "architecture"}  # no name of a host
+    kept["origin"] |= {"code": "0" * 16, "commit": "abcdef0123", "dirty": False}
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    shown = call(capsys, "small", "--out", tmp_path)[1]
+    assert "† Of older code: 1 of 6 cells, by abcdef0." in shown
+    assert shown.count("0.3500 †") == 1
+    bench.measured.clear()
+    assert "†" not in call(capsys, "small", "--out", tmp_path, "--refresh")[1]
+    assert bench.measured == ["a0"]
+
+
+def test_a_cell_stays_until_its_successor_is_finished(bench, tmp_path, capsys):
+    call(capsys, "small", "--out", tmp_path)
+    (path,) = (tmp_path / "cells").glob("*/a-0-*.json")
+    bare = json.dumps(json.loads(path.read_text(encoding="utf-8"))["rows"])  # from before there were origins
+    path.write_text(bare, encoding="utf-8")
+    bench.stop_at = "a0"
+    assert call(capsys, "small", "--out", tmp_path, "--refresh")[0] == 130
+    assert path.read_text(encoding="utf-8") == bare

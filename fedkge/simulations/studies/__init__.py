@@ -11,10 +11,13 @@ from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neig
 from fedkge.simulations.studies.dpkge.dpkge_audit import privacy_audit
 from fedkge.simulations.studies.dpkge.dpkge_clusters import clustering
 from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
+from fedkge.simulations.studies.fedr.fede_apart import fede_apart
+from fedkge.simulations.studies.fedr.federation_gain import federation_gain
 from fedkge.simulations.studies.fedr.reconstruction_study import reconstruction_tables
 from fedkge.simulations.studies.kg_mia import membership_study as membership
 from fedkge.simulations.studies.leakage import leakage_over_epsilon
 from fedkge.simulations.studies.private.federated_study import privacy_federated
+from fedkge.simulations.studies.private.tuning_study import privacy_tuning
 from fedkge.simulations.studies.private.utility_study import privacy_utility
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Recipe
@@ -28,6 +31,8 @@ RECIPES: dict[str, Recipe] = {
     "fedr-figure-2": fedr_figures.hit_rates,
     "fedr-figure-3": fedr_figures.rounds_to_target,
     "fedr-figure-4": fedr_figures.loss_curves,
+    "fedr-fede-apart": fede_apart,
+    "federation-gain": federation_gain,
     "fedr-reconstruction": reconstruction_tables,
     "leakage-over-epsilon": leakage_over_epsilon,
     "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
@@ -47,4 +52,5 @@ RECIPES: dict[str, Recipe] = {
     "membership-models": membership.cross_models,
     "privacy-utility": privacy_utility,
     "privacy-federated": privacy_federated,
+    "privacy-tuning": privacy_tuning,
 }

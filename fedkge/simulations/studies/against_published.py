@@ -10,9 +10,10 @@ import pandas as pd
 from fedkge.simulations.runs.rows import interval_over_seeds
 from fedkge.simulations.studies.study import Quantity, Recipe
 
-__all__ = ["COLUMNS", "line_up", "summit"]
+__all__ = ["COLUMNS", "OLDER", "line_up", "summit"]
 
-COLUMNS = ("published", "measured", "low", "high", "difference", "seeds")
+COLUMNS = ("published", "measured", "low", "high", "difference", "seeds", "older")
+OLDER = "of older code"  # a column of rows, where their origin is known
 
 
 def line_up(recipe: Recipe, frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -22,7 +23,7 @@ def line_up(recipe: Recipe, frame: pd.DataFrame, keys: Sequence[str]) -> pd.Data
     lined = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=["metric", *COLUMNS])
     names = [name for name in lined.columns if name not in ("metric", *COLUMNS)]
     varied = [name for name in names if lined[name].nunique(dropna=False) > 1]
-    return lined[[*varied, "metric", *COLUMNS]].astype(dict.fromkeys(COLUMNS[:-1], float))
+    return lined[[*varied, "metric", *COLUMNS]].astype(dict.fromkeys(COLUMNS[:-2], float))
 
 
 def summit(recipe: Recipe, lined: pd.DataFrame) -> pd.DataFrame:
@@ -64,6 +65,7 @@ def _line(quantity: Quantity, seeds: pd.DataFrame) -> dict[str, Any]:
         "high": high,
         "difference": gap,
         "seeds": len(values),
+        "older": int(seeds[OLDER].sum()) if OLDER in seeds else 0,
     }
 
 

@@ -12,7 +12,7 @@ from fedkge.server.progress import Observer
 from fedkge.simulations.report import FILE
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.studies import RECIPES, Recipe, Scale
-from fedkge.simulations.studies.cells import StudyCache, TableCell
+from fedkge.simulations.studies.cells import TableCell
 from fedkge.simulations.studies.reproduction import Reproduction
 from fedkge.simulations.studies.selection import select
 from fedkge.simulations.studies.study_page import reproduction_page
@@ -32,6 +32,8 @@ class Order:
     scale: Scale = "quick"
     seeds: int | None = None
     only: tuple[str, ...] = ()
+    refresh: bool = False  # measure cells of older code again
+    compared_with: str | None = None  # a digest of code; without one, today's
 
     def __post_init__(self) -> None:
         if self.name not in RECIPES:
@@ -64,48 +66,59 @@ class Order:
     @property
     def command(self) -> str:
         """The words that ask for the same again, and go on where it stopped."""
-        seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
         only = [part for wish in self.only for part in ("--only", wish)]
-        words = ["fedkge", "reproduce", self.name, "--scale", self.scale, *seeds, *only]
+        return self._words(*only, *(["--refresh"] if self.refresh else []))
+
+    @property
+    def table_command(self) -> str:
+        """The words for the whole table: it has every finished cell, whichever were asked for."""
+        return self._words()
+
+    def _words(self, *more: str) -> str:
+        seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        words = ["fedkge", "reproduce", self.name, "--scale", self.scale, *seeds, *more]
         return " ".join([*words, "--out", str(self.folder)])
+
+    @cached_property
+    def code(self) -> str | None:
+        """A digest of the code that cells should be of."""
+        return self.compared_with or self.recipe.code
 
     def fill(self, watch: Watch) -> Reproduction:
         """Measure what is missing; whatever stops it, the finished cells are on disk and in the table."""
         wanted = self.wanted
         try:
             for number, cell in enumerate(wanted):
-                cell.rows(StudyCache(self.folder, watch(cell, number, len(wanted))), self.cells_folder)
+                self._fill_cell(cell, watch(cell, number, len(wanted)))
         finally:
             reproduction = self.reproduction()
             if reproduction.finished:
                 self.write(reproduction)
         return reproduction
 
+    def _fill_cell(self, cell: TableCell, observer: Observer) -> None:
+        kept = cell.read(self.cells_folder)
+        if kept is None or (self.refresh and not kept.origin.is_of(self.code)):
+            cache = self.recipe.cache(self.folder, observer)
+            cell.measured(cache, self.cells_folder, self.code, self.command)
+
     def reproduction(self) -> Reproduction:
         """All finished cells of the recipe, asked for now or before."""
-        finished = [rows for cell in self.cells if (rows := cell.kept(self.cells_folder)) is not None]
+        finished = [kept for cell in self.cells if (kept := cell.read(self.cells_folder)) is not None]
         return Reproduction(
             self.name,
             self.recipe,
             self.scale,
-            self.command,
-            [row for rows in finished for row in rows],
+            self.table_command,
+            finished,
             list(dict.fromkeys(key for cell in self.cells for key in cell.keys)),
-            len(finished),
             len(self.cells),
+            self.code,
         )
 
     def write(self, reproduction: Reproduction) -> None:
         """cells.csv, table.md, the plot if there is one, and a page to look at."""
-        environment = describe()
-        day, commit = environment["started"][:10], environment["commit"] or "unknown"
-        made = f"{day}, fedkge {environment['fedkge']}, commit {commit}."
-        with staged(self.output / "cells.csv") as path:
-            reproduction.frame.to_csv(path, index=False)
-        with staged(self.output / "table.md") as path:
-            path.write_text(reproduction.markdown(made), encoding="utf-8")
-        if reproduction.drawing:
-            with staged(self.output / "plot.svg") as path:
-                path.write_text(reproduction.drawing, encoding="utf-8")
-        with staged(self.output / FILE) as path:
-            path.write_text(reproduction_page(reproduction, environment).html(), encoding="utf-8")
+        pages = {**reproduction.files, FILE: reproduction_page(reproduction, describe()).html()}
+        for name, text in pages.items():
+            with staged(self.output / name) as path:
+                path.write_text(text, encoding="utf-8")

@@ -10,11 +10,16 @@ from typing import Any
 
 import pandas as pd
 
-from fedkge.simulations.studies.against_published import COLUMNS, line_up, summit
+from fedkge.simulations.report.words import several
+from fedkge.simulations.studies.against_published import COLUMNS, OLDER, line_up, summit
+from fedkge.simulations.studies.cells import KeptCell
+from fedkge.simulations.studies.origin import Origin
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Recipe
 
 __all__ = ["HEADER", "Reproduction", "shown"]
+
+_OLDER = "†"  # a number of older code
 
 HEADER = ("published", "measured", "95 % interval", "difference", "seeds")
 
@@ -27,20 +32,35 @@ class Reproduction:
     recipe: Recipe
     scale: Scale
     command: str
-    rows: Sequence[dict[str, Any]]
+    cells: Sequence[KeptCell]
     keys: Sequence[str]
-    finished: int
     total: int
+    code: str | None  # that cells should be of
+
+    @property
+    def finished(self) -> int:
+        return len(self.cells)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Every row of every finished cell."""
-        return pd.DataFrame(self.rows)
+        return pd.DataFrame([row for cell in self.cells for row in cell.rows])
 
     @cached_property
     def lines(self) -> pd.DataFrame:
         """Over seeds, published beside measured."""
-        return line_up(self.recipe, self.frame, self.keys)
+        older = [not cell.origin.is_of(self.code) for cell in self.cells for _ in cell.rows]
+        return line_up(self.recipe, self.frame.assign(**{OLDER: older}), self.keys)
+
+    @property
+    def older(self) -> list[KeptCell]:
+        """The cells that are not known to be of this code."""
+        return [cell for cell in self.cells if not cell.origin.is_of(self.code)]
+
+    @property
+    def origins(self) -> str:
+        """Which commits the cells are of, the oldest first."""
+        return _commits(self.cells)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -70,7 +90,7 @@ class Reproduction:
             [
                 *(_told(line[name]) for name in self.names),
                 shown(line["published"]),
-                shown(line["measured"]),
+                f"{shown(line['measured'])} {_OLDER if line['older'] else ''}".strip(),
                 _interval(line["low"], line["high"]),
                 _signed(line["difference"]),
                 str(int(line["seeds"])),
@@ -102,6 +122,11 @@ class Reproduction:
             notes.append(f"Partial: {self.finished} of {self.total} cells are finished.")
         if self.scale == "quick":
             notes.append("Scale quick: less than the full study, as the notes say.")
+        if self.older:
+            share = f"{len(self.older)} of {self.finished} cells"
+            again = "The same command with --refresh measures them again."
+            commits = ", ".join(dict.fromkeys(cell.origin.place for cell in self.older))
+            notes.append(f"{_OLDER} Of older code: {share}, by {commits}. {again}")
         return notes
 
     @property
@@ -110,15 +135,39 @@ class Reproduction:
         notes = [self.recipe.details_of(self.scale), *self.recipe.notes, curves if self.recipe.over else ""]
         return [note for note in notes if note]
 
-    def markdown(self, made: str) -> str:
-        """The table for a document; `made` says when and with what."""
+    @property
+    def files(self) -> dict[str, str]:
+        """What is kept of it in a repository, by name; the same cells and code give the same."""
+        files = {"cells.csv": self.frame.to_csv(index=False), "table.md": self.markdown()}
+        return {**files, "plot.svg": self.drawing} if self.drawing else files
+
+    def markdown(self) -> str:
+        """The table for a document; nothing in it but what cells and code say."""
         names = len(self.names)
         rule = "|" + "|".join(["---"] * names + ["--:"] * len(HEADER)) + "|"
         cells = [[text.replace("|", "\\|") for text in row] for row in (self.header, *self.texts())]
         lines = [f"| {' | '.join(row)} |" for row in cells]
         notes = [f"- {note}" for note in (*self.notices, self.common, *self.notes) if note]
+        made = f"{self.origins}. Today's code when this was written: `{self.code}`."
         parts = [f"# {self.recipe.about}", f"`{self.command}`", made, "\n".join(notes)]
         return "\n\n".join([*parts, "\n".join([lines[0], rule, *lines[1:]])]) + "\n"
+
+
+def _commits(cells: Sequence[KeptCell]) -> str:
+    """How many cells each commit measured, when, and with which release."""
+    origins = sorted((cell.origin for cell in cells), key=lambda origin: (origin.date or "", origin.place))
+    places: dict[str, list[Origin]] = {}
+    for origin in origins:
+        places.setdefault(origin.place, []).append(origin)
+    return ", ".join(_told_group(place, group) for place, group in places.items())
+
+
+def _told_group(place: str, origins: Sequence[Origin]) -> str:
+    days = sorted({origin.day for origin in origins if origin.day})
+    span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+    releases = sorted({f"fedkge {origin.fedkge}" for origin in origins if origin.fedkge})
+    when = ", ".join(filter(None, [span, *releases]))
+    return f"{several(len(origins), 'cell')} of commit {place}" + (f" ({when})" if when else "")
 
 
 def shown(value: float | None) -> str:

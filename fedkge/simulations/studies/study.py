@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedkge.simulations.studies.cells import StudyCache, TableCell
+from fedkge.server.progress import Observer
+from fedkge.simulations.studies.cells import StudyCache, TableCell, unseen
 from fedkge.simulations.studies.scale import Scale, scale_named
+from fedkge.simulations.studies.source_digest import source_digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["AS_PRINTED", "Quantity", "Recipe", "study"]
 
+_ALL_STUDIES = "fedkge.simulations.studies"  # recipes of several modules share runs
 _QUICK = re.compile(r" ?Quick:.*?\.(?= [A-Z]|$)")  # to the end of its sentence
 
 CellsOf = Callable[[Scale, Sequence[int]], Iterable[TableCell]]
@@ -78,15 +81,24 @@ class Recipe:
         module = self.cells_of.__module__.rpartition(".")[2]
         return folder / "cells" / f"{module}-{self.cells_of.__name__}-{scale}"
 
+    @property
+    def code(self) -> str | None:
+        """A digest of the code that its numbers depend on."""
+        return source_digest(self.cells_of.__module__)
+
+    def cache(self, folder: Path, watch: Observer = unseen) -> StudyCache:
+        """The folder's runs of today's code; other code's are left alone."""
+        return StudyCache(folder, watch, source_digest(_ALL_STUDIES) or "")
+
     def __call__(self, scale: Scale = "quick", seed: int = 0, folder: Path | None = None) -> pd.DataFrame:
         """All rows of all cells; those that the folder has already are not measured again."""
         if folder is None:
             with TemporaryDirectory() as temporary:
                 return self(scale, seed, Path(temporary))
         scale = scale_named(scale)
-        cache, finished = StudyCache(folder), self.cells_folder(folder, scale)
+        cache, finished = self.cache(folder), self.cells_folder(folder, scale)
         cells = self.cells(scale, range(seed, seed + self.num_seeds(scale)))
-        frame = pd.DataFrame([row for cell in cells for row in cell.rows(cache, finished)])
+        frame = pd.DataFrame([row for cell in cells for row in cell.rows(cache, finished, self.code)])
         frame.attrs["notes"] = self.notes
         return frame
 

@@ -96,8 +96,12 @@ def test_tables_and_figures_share_their_runs(tmp_path, monkeypatch):
     assert run[0.999].isna().all()
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/summary.json")}
     assert len(made) == 2
-    (hits,) = rows(fedr_tables.scores(fedr, {"hits@10": None})).to_dict("records")
-    assert hits["low"] <= hits["measured"] <= hits["high"]
+    own, all_clients = rows(fedr_tables.scores(fedr, {"hits@10": 0.5})).to_dict("records")
+    assert (own["metric"], all_clients["metric"]) == ("hits@10", "hits@10, all filter")
+    assert own["published"] == 0.5
+    assert pd.isna(all_clients["published"])
+    assert own["low"] <= own["measured"] <= own["high"]
+    assert own["measured"] <= all_clients["measured"]
     monkeypatch.setattr(fedr_figures, "TARGETS", ())
     assert list(rows(fedr_figures.losses(fede))["round"]) == [1, 2]
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/summary.json")} == made

@@ -50,7 +50,7 @@ def test_one_seed_keeps_its_own_interval_and_other_models_their_own_line():
     frame = pd.DataFrame([row("TransE", 0, 0.4), row("RotatE", 0, 0.6, None)])
     lined = line_up(printed, frame, ["dataset", "model", "seed"])
     assert list(lined.columns) == [
-        "model", "metric", "published", "measured", "low", "high", "difference", "seeds",
+        "model", "metric", "published", "measured", "low", "high", "difference", "seeds", "older",
     ]  # fmt: skip
     assert list(lined["low"]) == [pytest.approx(0.3), pytest.approx(0.5)]
     assert lined["difference"].isna().tolist() == [False, True]

@@ -128,7 +128,7 @@ def cross_models(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
 def draw_curves(folder: Path, dataset: str, model: str, path: Path, seen: bool = True) -> None:
     """The ROC curves of one cell's attacks, on the entity-seen subset or on all triples."""
     curves = {}
-    for cell in sorted((folder / "runs").glob(f"membership-{dataset}-{model}-*-curves.npz")):
+    for cell in sorted((folder / "runs").rglob(f"membership-{dataset}-{model}-*-curves.npz")):
         with np.load(cell, allow_pickle=False) as kept:
             chosen = kept["seen"] if seen else np.ones(len(kept["seen"]), dtype=bool)
             for attack in set(kept.files) - {"member", "seen"}:

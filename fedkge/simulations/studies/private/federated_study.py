@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedkge.attacks import Finding
+from fedkge.client.privacy.sound import SoundOptions
 from fedkge.experiment import Experiment
 from fedkge.server.summary import experiment_hash
 from fedkge.simulations.runs.attacking import attack_run
@@ -29,7 +30,8 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "NDP": ("privacy.dp.mode=off",),
     "U": ("privacy.dp.mode=sound", "privacy.dp.budget=0"),  # never reaches them
     "hubs": ("privacy.dp.mode=hubs",),
-    "sound": ("privacy.dp.mode=sound",),
+    # A default is no part of an experiment's digest: written down, another share is another cell and run.
+    "sound": ("privacy.dp.mode=sound", f"privacy.dp.options.noise_share={SoundOptions().noise_share}"),
 }
 
 
