@@ -15,7 +15,8 @@ from fedkge.simulations.runs.run_folder import RunFolder, runs_in
 from fedkge.strategy import STRATEGIES
 
 COLOURS = ("#64748b", "#16a34a", "#2563eb", "#d97706", "#9333ea")
-TITLES = ("gain: test MRR", "price: bytes of a run", "leak: triples recovered")
+TITLES = ("gain: MRR, own | all filter", "price: bytes of a run", "leak: triples recovered")
+WIDTH = 0.4  # of one of two bars side by side
 
 
 def draw(folder: Path, path: Path) -> None:
@@ -26,7 +27,8 @@ def draw(folder: Path, path: Path) -> None:
     gain, price, leak = axes = figure.subplots(1, 3)
     for place, (group, colour) in enumerate(zip(groups, COLOURS, strict=False)):
         row = group.row
-        draw_bar(gain, place, row.mrr, row.interval, colour)
+        for side, score in zip((-1, 1), row.filters.values(), strict=False):
+            draw_bar(gain, place + side * WIDTH / 2, score.mrr, score.interval, colour, WIDTH, side)
         price.bar(place, row.bytes_total, color=colour)
         price.text(place, row.bytes_total, human_bytes(row.bytes_total), ha="center", va="bottom")
         draw_leak(leak, place, group, colour)
@@ -42,9 +44,19 @@ def draw(folder: Path, path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def draw_bar(axis: Axes, place: int, value: float, interval: tuple[float, float], colour: str) -> None:
+def draw_bar(
+    axis: Axes,
+    place: float,
+    value: float,
+    interval: tuple[float, float],
+    colour: str,
+    width: float = 2 * WIDTH,
+    side: int = 1,
+) -> None:
+    """A bar with its interval; those on the left are paler."""
     low, high = interval
-    axis.bar(place, value, yerr=[[value - low], [high - value]], color=colour, capsize=4)
+    errors = [[value - low], [high - value]]
+    axis.bar(place, value, width, yerr=errors, color=colour, alpha=0.5 if side < 0 else 1.0, capsize=4)
     axis.text(place, high, f"{value:.3f}", ha="center", va="bottom")
 
 
