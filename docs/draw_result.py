@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from statistics import mean
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedkge.attacks.findings import most_recovered
 from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.report.groups import Group, grouped
+from fedkge.simulations.runs.rows import interval_over_seeds
 from fedkge.simulations.runs.run_folder import RunFolder, runs_in
 from fedkge.strategy import STRATEGIES
 
@@ -62,20 +65,19 @@ def draw_bar(
 
 def draw_leak(axis: Axes, place: int, group: Group, colour: str) -> None:
     """The success furthest above guessing, from what the protocol sends; guessing is a dotted line."""
-    measured = [
-        each
-        for each in group.findings
-        if each.metric in ("TRR", "recall") and not each.granted and None not in (each.low, each.baseline)
-    ]
-    if not measured:
+    found = [most for run in group.runs if (most := most_recovered(run.findings)) is not None]
+    if not found:
         sends = STRATEGIES[group.runs[0].strategy].shared
         why = "not possible" if group.findings else "not attacked"
         why = why if sends else "sends no rows"
         axis.text(place, 0.01, why, ha="center", va="bottom")
         return
-    most = max(measured, key=lambda each: each.excess)
-    draw_bar(axis, place, most.value, (most.low, most.high), colour)
-    axis.plot([place - 0.4, place + 0.4], [most.baseline] * 2, color="black", linestyle=":")
+    value = mean(most.value for most in found)
+    over_seeds = interval_over_seeds([most.value for most in found])
+    draw_bar(axis, place, value, over_seeds if len(found) > 1 else (found[0].low, found[0].high), colour)
+    axis.plot(
+        [place - 0.4, place + 0.4], [mean(most.baseline for most in found)] * 2, color="black", linestyle=":"
+    )
 
 
 if __name__ == "__main__":

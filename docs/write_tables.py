@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedkge.simulations.cli.display import human_bytes
 from fedkge.simulations.studies.measuring import Order
 from fedkge.simulations.studies.reproduction import Reproduction
 from fedkge.simulations.studies.scale import Scale, scale_named
@@ -65,7 +66,9 @@ def _only(frame: pd.DataFrame, keys: dict[str, Any]) -> Any:
 
 @cache
 def kept(name: str, scale: Scale) -> Kept:
-    return Kept(Order(name, RESULTS, scale).reproduction())
+    """As the recipe's own table has it, which says what code its cells are compared with."""
+    table = DOCS / "results" / f"{name}-{scale}" / "table.md"
+    return Kept(order_of(table.read_text(encoding="utf-8"), is_today=False).reproduction())
 
 
 def share(value: float, digits: int = 3) -> str:
@@ -246,6 +249,36 @@ def _signed(value: float) -> str:
     return ("−" if value < 0 else "+") + f"{abs(value):.3f}"[1:]
 
 
+def three_answers() -> Rows:
+    """Gains are left out where there is nothing to compare with, and leaks where nothing is sent."""
+    names = {"own": "MRR, own filter", "all": "MRR, all filter"}
+    cells = kept("three-answers", "full")
+    yield [
+        "graph, strategy",
+        *(part for name in names.values() for part in (name, "above Local")),
+        "bytes of a run",
+        "triples recovered",
+        "by guessing",
+        "seeds",
+    ]
+    for dataset, strategy in cells.frame[["dataset", "strategy"]].drop_duplicates().itertuples(index=False):
+        at = {"dataset": dataset, "strategy": strategy}
+        lines = cells.lines[(cells.lines["dataset"] == dataset) & (cells.lines["strategy"] == strategy)]
+        has = set(lines["metric"])
+        row = [f"{dataset}, {strategy}"]
+        for filter, name in names.items():
+            gain = f"MRR above Local, {filter} filter"
+            row += [share(cells.line(**at, metric=name)["measured"])]
+            row += [_gain(cells.line(**at, metric=gain)) if gain in has else "–"]
+        row.append(human_bytes(cells.line(**at, metric="bytes of a run")["measured"]))
+        for metric in ("triples recovered", "triples recovered by guessing"):
+            line = cells.line(**at, metric=metric) if metric in has else None
+            row.append(
+                "none sent" if line is None else spanned(line) if line["low"] > 0 else share(line["measured"])
+            )
+        yield [*row, str(int(cells.line(**at, metric=names["own"])["seeds"]))]
+
+
 def fede_apart() -> Rows:
     cells = kept("fedr-fede-apart", "full").frame
     yield ["negatives", "start", *cells["metric"].unique()]
@@ -317,17 +350,21 @@ class DocumentTable:
     recipe: str
     scale: Scale
     rows: Callable[[], Rows]
+    folder: str = ""  # where the document is, as a link from there to docs/
 
     def markdown(self) -> str:
         header, *rows = self.rows()
         lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (header, *rows)]
         table = "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
-        origins = kept(self.recipe, self.scale).reproduction.origins
-        link = f"results/{self.recipe}-{self.scale}/table.md"
-        return f"\n{table}\n\n<small>[All of it]({link}): {origins}.</small>\n\n"
+        reproduction = kept(self.recipe, self.scale).reproduction
+        older = len(reproduction.older)
+        age = f"; {older} of {reproduction.finished} are of older code (†)" if older else ""
+        link = f"{self.folder}results/{self.recipe}-{self.scale}/table.md"
+        return f"\n{table}\n\n<small>[All of it]({link}): {reproduction.origins}{age}.</small>\n\n"
 
 
 TABLES = {
+    "three-answers": DocumentTable("three-answers", "full", three_answers, "docs/"),
     "fedr-table-2-models": DocumentTable("fedr-table-2", "full", fedr_models),
     "fedr-table-2-graphs": DocumentTable("fedr-table-2", "full", fedr_graphs),
     "federation-gain": DocumentTable("federation-gain", "full", federation_gain),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,23 @@ def test_every_kept_cell_is_one_of_a_recipe_and_says_where_it_comes_from() -> No
         origin = KeptCell.from_json(path.read_text(encoding="utf-8")).origin
         assert origin.commit, path
         assert origin.date, path
+
+
+def test_the_commit_of_a_cell_is_in_the_history_or_named_where_it_went() -> None:
+    """A reader can find the code: by `git show COMMIT`, or on the page that says where it is now."""
+    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("the whole history is not at hand")
+    history = git("rev-list", "HEAD").split()
+    told = (RESULTS / "README.md").read_text(encoding="utf-8")
+    commits = {
+        KeptCell.from_json(path.read_text(encoding="utf-8")).origin.commit or ""
+        for path in RESULTS.glob("cells/*/*.json")
+    }
+    known = [commit for commit in commits if any(entry.startswith(commit) for entry in history)]
+    assert [commit for commit in commits if commit not in known and commit[:7] not in told] == []
+
+
+def git(*words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()

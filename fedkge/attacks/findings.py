@@ -17,7 +17,16 @@ from fedkge.storage import staged
 if TYPE_CHECKING:
     from fedkge.attacks.view import View
 
-__all__ = ["COLUMNS", "Details", "Finding", "leakage_of", "summarised", "worst", "write_findings"]
+__all__ = [
+    "COLUMNS",
+    "Details",
+    "Finding",
+    "leakage_of",
+    "most_recovered",
+    "summarised",
+    "worst",
+    "write_findings",
+]
 
 _IMPOSSIBLE = "not possible"
 
@@ -131,6 +140,18 @@ def worst(findings: Sequence[Finding]) -> Finding | None:
     successes = [finding for finding in findings if finding.is_success]
     rigorous = [finding for finding in successes if finding.protocol == "rigorous"]
     return max(rigorous or successes, key=lambda finding: finding.excess, default=None)
+
+
+def most_recovered(findings: Sequence[Finding]) -> Finding | None:
+    """The reconstruction of triples furthest above guessing, from what the protocol really sends."""
+    measured = [
+        finding
+        for finding in findings
+        if finding.metric in ("TRR", "recall")
+        and not finding.granted
+        and None not in (finding.low, finding.baseline)
+    ]
+    return max(measured, key=lambda finding: finding.excess, default=None)
 
 
 # On disk: findings.csv, and the section `leakage` of a summary.

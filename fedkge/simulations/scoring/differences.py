@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedkge.metrics import NORMAL_95
 from fedkge.simulations.runs.metadata import Metadata
 from fedkge.simulations.runs.rows import interval_over_seeds
 from fedkge.simulations.runs.run_folder import RunFolder
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Difference", "difference"]
-
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def _over_triples(
     before, after = _reciprocal_ranks(first, filter), _reciprocal_ranks(second, filter)
     if before is not None and after is not None and before.shape == after.shape and _same(first, second):
         gaps = after - before
-        return _NORMAL_95 * float(gaps.std()) / len(gaps) ** 0.5, "paired triples"
+        return NORMAL_95 * float(gaps.std()) / len(gaps) ** 0.5, "paired triples"
     halves = [(high - low) / 2 for low, high in (one.listed("interval"), other.listed("interval"))]
     return float((halves[0] ** 2 + halves[1] ** 2) ** 0.5), "unpaired triples"
 

@@ -14,6 +14,7 @@ from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
 from fedkge.simulations.studies.fedr.fede_apart import fede_apart
 from fedkge.simulations.studies.fedr.federation_gain import federation_gain
 from fedkge.simulations.studies.fedr.reconstruction_study import reconstruction_tables
+from fedkge.simulations.studies.fedr.three_answers import three_answers
 from fedkge.simulations.studies.kg_mia import membership_study as membership
 from fedkge.simulations.studies.leakage import leakage_over_epsilon
 from fedkge.simulations.studies.private.federated_study import privacy_federated
@@ -25,6 +26,7 @@ from fedkge.simulations.studies.study import Recipe
 __all__ = ["RECIPES", "Recipe", "Scale"]
 
 RECIPES: dict[str, Recipe] = {
+    "three-answers": three_answers,
     "fedr-table-2": fedr_tables.link_prediction,
     "fedr-table-5": fedr_tables.client_statistics,
     "fedr-table-7": fedr_tables.rotate_on_three,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,18 +67,22 @@ class Order:
     @property
     def command(self) -> str:
         """The words that ask for the same again, and go on where it stopped."""
-        only = [part for wish in self.only for part in ("--only", wish)]
-        return self._words(*only, *(["--refresh"] if self.refresh else []))
+        again = " --refresh" if self.refresh else ""
+        return f"{self.cell_command}{again} --out {self.folder}"
 
     @property
     def table_command(self) -> str:
         """The words for the whole table: it has every finished cell, whichever were asked for."""
-        return self._words()
+        return f"{self._words()} --out {self.folder}"
+
+    @property
+    def cell_command(self) -> str:
+        """The words that measure these cells on any machine."""
+        return self._words(*(part for wish in self.only for part in ("--only", shlex.quote(wish))))
 
     def _words(self, *more: str) -> str:
         seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
-        words = ["fedkge", "reproduce", self.name, "--scale", self.scale, *seeds, *more]
-        return " ".join([*words, "--out", str(self.folder)])
+        return " ".join(["fedkge", "reproduce", self.name, "--scale", self.scale, *seeds, *more])
 
     @cached_property
     def code(self) -> str | None:
@@ -100,7 +105,7 @@ class Order:
         kept = cell.read(self.cells_folder)
         if kept is None or (self.refresh and not kept.origin.is_of(self.code)):
             cache = self.recipe.cache(self.folder, observer)
-            cell.measured(cache, self.cells_folder, self.code, self.command)
+            cell.measured(cache, self.cells_folder, self.code, self.cell_command)
 
     def reproduction(self) -> Reproduction:
         """All finished cells of the recipe, asked for now or before."""

@@ -18,7 +18,8 @@ _TARGET = re.compile(r"fedkge(\.\w+)+(:\w+)?")  # of a registry: imported when i
 # What shows, keeps or explains numbers and makes none. The root package only re-exports.
 _SILENT = re.compile(
     r"fedkge(\.errors"
-    r"|\.simulations\.(cli|report|trained)(\..*)?"
+    r"|\.simulations\.(cli|report)(\..*)?"
+    r"|\.simulations\.trained(\.(export|prediction|pykeen_model))?"
     r"|\.simulations\.runs\.(environment|tracking)"
     r"|\.simulations\.studies\.(cells|origin|source_digest|study|published)"
     r"|\..*plots?)?"
