@@ -10,9 +10,10 @@ import torch
 
 from fedkge.client.models import MODELS, build_model
 from fedkge.client.training.autograd import AutogradStep
-from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.loop import train
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import OPTIMIZERS
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError, TrainingError, UnknownNameError
@@ -23,15 +24,15 @@ def small(**options):
     return TrainingSettings(**{"batch_size": 16, "negatives": 5, "learning_rate": 0.01, **options})
 
 
-def trained(graph, name="TransE", seed=0, epochs=3, **options):
-    model = build_model(ModelSettings(name=name, dim=6, margin=2.0), graph, 0)
+def trained(graph, name="TransE", seed=0, epochs=3, dim=6, **options):
+    model = build_model(ModelSettings(name=name, dim=dim, margin=2.0), graph, 0)
     result = train(model, graph, np.random.default_rng(seed), small(**options), epochs=epochs)
     return model, result
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_loss_falls(graph, name):
-    _, result = trained(graph, name, epochs=15)
+    _, result = trained(graph, name, epochs=15, dim=8)
     assert result.losses[-1] < result.losses[0]
     assert result.triples == 15 * len(graph.train)
     assert result.steps == 15 * -(-len(graph.train) // 16)
