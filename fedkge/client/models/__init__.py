@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
 from fedkge.client.models.convolution import ConvKB
+from fedkge.client.models.cooccurrence import NoGE
 from fedkge.client.models.kbgat import KBGAT
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.rotations import RotatE
@@ -28,6 +29,7 @@ MODELS: Registry[type[Model]] = Registry(
         "RotatE": RotatE,
         "QuatE": QuatE,
         "ConvKB": ConvKB,
+        "NoGE": NoGE,
         "KBGAT": KBGAT,
     },
 )
