@@ -121,7 +121,9 @@ class GraphAttention(TransE):
         """What the kernel gives, in torch, edge by edge."""
         starts, senders, first, second = (self[name].long() for name in Edges._fields)
         heads, num_relations = kept.shape[1], len(logits[2])
-        receivers = torch.repeat_interleave(torch.arange(len(starts) - 1, device=starts.device), starts.diff())
+        receivers = torch.repeat_interleave(
+            torch.arange(len(starts) - 1, device=starts.device), starts.diff()
+        )
         last = second.clamp(min=0)
         paths = (second >= 0).to(sender)[:, None]
         along = logits[0][receivers] + logits[1][senders] + logits[2][first] + logits[2][last] * paths

@@ -71,7 +71,9 @@ def test_paths_are_those_of_a_search_with_a_queue(edges: list[tuple[int, int, in
     assert [tuple(path) for path in paths.tolist()] == naive_paths(triples, 8, most)
 
 
-def slow_encode(model: GraphAttention, graph: KnowledgeGraph, leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def slow_encode(
+    model: GraphAttention, graph: KnowledgeGraph, leaves: dict[str, Tensor]
+) -> tuple[Tensor, Tensor]:
     """Every edge's message A [x_t ; x_h ; g] by itself, in the words of the paper."""
     most = {"all": graph.num_entities, "one": 1, "none": 0}[model.options.paths]
     paths = naive_paths(graph.train, graph.num_entities, most)
@@ -81,9 +83,7 @@ def slow_encode(model: GraphAttention, graph: KnowledgeGraph, leaves: dict[str, 
         rows = []
         for i in range(graph.num_entities):
             inputs = [
-                torch.cat([x[t], x[h], sum(g[r] for r in relations)])
-                for h, t, relations in edges
-                if t == i
+                torch.cat([x[t], x[h], sum(g[r] for r in relations)]) for h, t, relations in edges if t == i
             ]
             parts = []
             for head in range(len(a)):

@@ -29,7 +29,9 @@ class Filters(NamedTuple):
     dense: Floats  # (d, f) what outputs are multiplied by
 
 
-def padded_filters(anchor: Floats, relation: Floats, candidate: Floats, bias: Floats, dense: Floats) -> Filters:
+def padded_filters(
+    anchor: Floats, relation: Floats, candidate: Floats, bias: Floats, dense: Floats
+) -> Filters:
     """Of vectors (f,) and a matrix (d, f)."""
     missing = -len(bias) % LANES
     rows = (np.atleast_2d(part) for part in (anchor, relation, candidate, bias, dense))
@@ -109,7 +111,15 @@ def convolve_backward(
                 for c in range(count):
                     at_candidates[place, start + c, k] += slopes[b, start + c] * total(load(sums, c, 0))
         _fix_backward(
-            filters, anchors[b], relations[b], fixed, active, moved, at_filters, at_anchors[b], at_relations[b]
+            filters,
+            anchors[b],
+            relations[b],
+            fixed,
+            active,
+            moved,
+            at_filters,
+            at_anchors[b],
+            at_relations[b],
         )
 
 
