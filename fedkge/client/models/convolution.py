@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.neural.convolution import Filters, convolve, convolve_backward, padded_filters
 from fedkge.client.models.model import Model
 from fedkge.datasets.graph import KnowledgeGraph
@@ -56,7 +55,7 @@ class ConvKB(Model):
 
 def _scores(filters: Tensor, bias: Tensor, dense: Tensor, anchor: Tensor, r: Tensor, rows: Tensor) -> Tensor:
     """Scores of the shape that rows broadcast to; each anchor meets many rows where there are three axes."""
-    shape = torch.broadcast_shapes(anchor.shape[:-1], r.shape[:-1], rows.shape[:-1])
+    shape = np.broadcast_shapes(anchor.shape[:-1], r.shape[:-1], rows.shape[:-1])
     count = shape[-1] if len(shape) > 1 and anchor.shape[-2] == r.shape[-2] == 1 else 1
     queries = (*shape[:-1], 1) if count > 1 else shape
     fixed = (part.expand(*queries, part.shape[-1]).reshape(-1, part.shape[-1]) for part in (anchor, r))
@@ -69,32 +68,28 @@ def _scores(filters: Tensor, bias: Tensor, dense: Tensor, anchor: Tensor, r: Ten
 
 
 class _Convolution(torch.autograd.Function):
-    """(b, n) scores by the kernel: three filters (f,), bias (f,), dense (d, f), two (b, d), (b or 1, n, d)."""
+    """(b, n) scores by the kernel: of filters, three (f,), bias, dense (d, f), two (b, d), (b or 1, n, d)."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(*tensors)
-        *rows, candidates = (tensor.detach().contiguous().numpy() for tensor in tensors)
-        scores = np.empty((len(rows[-1]), candidates.shape[1]), dtype=np.float32)
-        convolve(_filters(*rows[:5]), *rows[5:], candidates, scores)
+        *parts, anchors, relations, candidates = (tensor.detach().contiguous().numpy() for tensor in tensors)
+        scores = np.empty((len(anchors), candidates.shape[1]), dtype=np.float32)
+        convolve(padded_filters(*parts), anchors, relations, candidates, scores)
         return torch.from_numpy(scores)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, at_scores: Tensor) -> tuple[Tensor, ...]:
         *parts, anchors, relations, candidates = (
             tensor.detach().contiguous().numpy() for tensor in ctx.saved_tensors
         )
-        filters = _filters(*parts)
+        filters = padded_filters(*parts)
         at_filters = Filters(*(np.zeros_like(part) for part in filters))
-        at_rows = [np.zeros_like(rows) for rows in (anchors, relations, candidates)]
+        at = (at_filters, *map(np.zeros_like, (anchors, relations, candidates)))
         slopes = at_scores.contiguous().numpy()
-        convolve_backward(filters, anchors, relations, candidates, slopes, at_filters, *at_rows)
+        convolve_backward(filters, anchors, relations, candidates, slopes, *at)
         count = len(parts[3])
         vectors = (part[0, :count] for part in at_filters[:4])
         at_dense = np.ascontiguousarray(at_filters.dense[:, :count])
-        return tuple(torch.from_numpy(array) for array in (*vectors, at_dense, *at_rows))
-
-
-def _filters(anchor: Floats, relation: Floats, candidate: Floats, bias: Floats, dense: Floats) -> Filters:
-    return padded_filters(anchor, relation, candidate, bias, dense)
+        return tuple(torch.from_numpy(array) for array in (*vectors, at_dense, *at[1:]))

@@ -51,8 +51,8 @@ class GraphAttention(TransE):
         )
         paths: Literal["all", "one", "none"] = Field(
             default="all",
-            description="of two edges, to entities two steps away: all, one for each start (as its authors do "
-            "for FB15k-237), or none",
+            description="of two edges, to entities two steps away: all, one for each start (as the "
+            "authors do for FB15k-237), or none",
         )
 
     @classmethod
@@ -111,9 +111,10 @@ class GraphAttention(TransE):
             sent, shares, total = _Attention.apply(edges, kept.numpy(), sender, *logits)  # type: ignore[no-untyped-call]
         else:
             sent, shares, total = self._attend_by_formula(sender, logits, kept)
-        by_head = relation.unflatten(1, (len(attention), -1))  # (m, heads, w / heads)
-        own = receiver.unflatten(1, (len(attention), -1)) * total[:, :, None]
-        return sent + own.flatten(1) + torch.einsum("nkm,mkc->nkc", shares, by_head).flatten(1)
+        by_head = relation.view(len(relation), len(attention), -1)  # (m, heads, w / heads)
+        own = receiver.view(len(x), len(attention), -1) * total[:, :, None]
+        received: Tensor = sent + (own + torch.einsum("nkm,mkc->nkc", shares, by_head)).flatten(1)
+        return received
 
     def _attend_by_formula(
         self, sender: Tensor, logits: list[Tensor], kept: Tensor
@@ -130,12 +131,12 @@ class GraphAttention(TransE):
         raised = torch.exp(-leaky_relu(along, SLOPE))  # (e, heads)
         total = raised.new_zeros(len(starts) - 1, heads).index_add(0, receivers, raised)
         shares = raised / total[receivers] * kept
-        rows = sender.unflatten(1, (heads, -1))[senders] * shares[:, :, None]
+        rows = sender.view(len(sender), heads, -1)[senders] * shares[:, :, None]
         sent = torch.zeros_like(sender).index_add(0, receivers, rows.flatten(1))
         by_relation = sender.new_zeros(len(sender) * num_relations, heads)
         by_relation = by_relation.index_add(0, receivers * num_relations + first, shares)
         by_relation = by_relation.index_add(0, receivers * num_relations + last, shares * paths)
-        mixed = by_relation.unflatten(0, (len(sender), num_relations)).transpose(1, 2)
+        mixed = by_relation.view(len(sender), num_relations, heads).transpose(1, 2)
         return sent, mixed, sender.new_zeros(len(sender), heads).index_add(0, receivers, shares)
 
 
@@ -151,14 +152,14 @@ class _Attention(torch.autograd.Function):
         shapes = (sender.shape, (n, heads, m), (n, heads))
         received = Received(*(np.zeros(shape, dtype=np.float32) for shape in shapes))
         attend(edges, logits, sender, kept, shares, received)
-        ctx.inputs = (edges, logits, sender, kept, shares)
+        ctx.inputs = edges, logits, sender, kept, shares
         return tuple(torch.from_numpy(array) for array in received)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *at_received: Tensor) -> tuple[Tensor | None, ...]:
-        _, logits, sender, *_ = ctx.inputs
+        edges, logits, sender, kept, shares = ctx.inputs
         at_logits, at_sender = Logits(*(np.zeros_like(part) for part in logits)), np.zeros_like(sender)
         slopes = Received(*(slope.contiguous().numpy() for slope in at_received))
-        attend_backward(*ctx.inputs, slopes, at_logits, at_sender)
+        attend_backward(edges, logits, sender, kept, shares, slopes, at_logits, at_sender)
         return (None, None, torch.from_numpy(at_sender), *(torch.from_numpy(part) for part in at_logits))

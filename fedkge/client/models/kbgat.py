@@ -65,12 +65,14 @@ class KBGAT(ConvKB):
     def encoder(self) -> GraphAttention:
         """What rounds train."""
         names = (*_SCORED, *(name for name in self.weights if name not in _DECODER_WEIGHTS))
-        return self._view(GraphAttention, {name: name for name in names})
+        encoder: GraphAttention = self._view(GraphAttention, {name: name for name in names})
+        return encoder
 
     @property
     def decoder(self) -> ConvKB:
         """What scores."""
-        return self._view(ConvKB, {**_SCORED, **{name: name for name in _DECODER_WEIGHTS}})
+        decoder: ConvKB = self._view(ConvKB, {**_SCORED, **{name: name for name in _DECODER_WEIGHTS}})
+        return decoder
 
     def stages(self, training: TrainingSettings) -> tuple[Stage, ...]:
         options = self.options

@@ -137,4 +137,4 @@ def _logit(edges: Edges, logits: Logits, t: int, e: int, k: int) -> np.float32:
     logit = logits.receiver[t, k] + logits.sender[edges.senders[e], k] + logits.relation[edges.first[e], k]
     if edges.second[e] >= 0:
         logit += logits.relation[edges.second[e], k]
-    return logit
+    return np.float32(logit)

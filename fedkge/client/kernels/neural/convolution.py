@@ -110,16 +110,9 @@ def convolve_backward(
                     store(moved, k, j, far)
                 for c in range(count):
                     at_candidates[place, start + c, k] += slopes[b, start + c] * total(load(sums, c, 0))
+        sums_of_b = (fixed, active, moved)
         _fix_backward(
-            filters,
-            anchors[b],
-            relations[b],
-            fixed,
-            active,
-            moved,
-            at_filters,
-            at_anchors[b],
-            at_relations[b],
+            filters, anchors[b], relations[b], sums_of_b, at_filters, at_anchors[b], at_relations[b]
         )
 
 
@@ -137,14 +130,13 @@ def _fix_backward(
     filters: Filters,
     anchor: Floats,
     relation: Floats,
-    fixed: Floats,
-    active: Floats,
-    moved: Floats,
+    sums: tuple[Floats, Floats, Floats],
     at_filters: Filters,
     at_anchor: Floats,
     at_relation: Floats,
 ) -> None:
     """An output's sum over candidates is fixed · active + filter · moved, where it is positive."""
+    fixed, active, moved = sums
     for k in range(fixed.shape[0]):
         h, r = anchor[k], relation[k]
         at_h = at_r = np.float32(0)
