@@ -36,7 +36,9 @@ def rows(folder: Path, client: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("strategy", "shared"), [("FedE", "entity"), ("FedR", "relation")])
-def test_encoded_rows_travel_alike_in_open_and_secure_sums(strategy: str, shared: str, tmp_path: Path) -> None:
+def test_encoded_rows_travel_alike_in_open_and_secure_sums(
+    strategy: str, shared: str, tmp_path: Path
+) -> None:
     opened = run(experiment(strategy, *PLAIN), tmp_path / "open")
     run(experiment(strategy, *SECURE), tmp_path / "secure")
     for client in range(3):

@@ -33,10 +33,14 @@ from tests.contracts.model import ExtensionContract
 
 
 class TestGraphAttention(ExtensionContract):
+    """What rounds train of KBGAT; what scores is ConvKB, and both together are below."""
+
+    name = "KBGAT"
     kind = GraphAttention
 
 
 class TestConvKB(ExtensionContract):
+    name = "ConvKB"
     kind = ConvKB
 
 
