@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -10,9 +10,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.neural.convolution import Filters, convolve, convolve_backward, padded_filters
 from fedkge.client.models.model import Model
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.errors import SettingError
 from fedkge.experiment import ModelSettings, Settings
 
 __all__ = ["ConvKB"]
@@ -35,6 +37,11 @@ class ConvKB(Model):
             "dense": (settings.dim, filters),
             "offset": (1,),
         }
+
+    @classmethod
+    def of_rows(cls, settings: ModelSettings, entities: Floats, relations: Floats) -> Self:
+        del settings, entities, relations
+        raise SettingError(f"{cls.__name__} scores rows with weights of its own, which were never sent")
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         dropout = self.options.filter_dropout if self.in_training else 0

@@ -189,6 +189,13 @@ def test_shared_candidates_score_as_everybodys_own() -> None:
     np.testing.assert_array_equal(shared[:, 580], shared[:, 3])
 
 
+@pytest.mark.parametrize("kind", [ConvKB, KBGAT])
+def test_rows_alone_are_no_model(kind: type[Model]) -> None:
+    rows = np.ones((3, 4), dtype=np.float32)
+    with pytest.raises(SettingError, match="scores rows with weights of its own, which were never sent"):
+        kind.of_rows(ModelSettings(dim=4), rows, rows)
+
+
 def settings_of(name: str = "KBGAT", **options: object) -> ModelSettings:
     quick = {"decoder_epochs": 6, "decoder_negatives": 8, "decoder_learning_rate": 1e-2, "filters": 8}
     return ModelSettings(name=name, dim=16, margin=2.0, options={**quick, **options})
