@@ -10,8 +10,8 @@ from fedkge.errors import SettingError
 
 __all__ = ["draw", "generator"]
 
-Purpose = Literal["train", "sample", "dropout", "start"]
-_PURPOSES: tuple[Purpose, ...] = ("train", "sample", "dropout", "start")
+Purpose = Literal["train", "sample", "dropout", "start", "scoring"]
+_PURPOSES: tuple[Purpose, ...] = ("train", "sample", "dropout", "start", "scoring")
 SERVER = 2**31  # no client has this number
 
 

@@ -136,6 +136,7 @@ class Participant:
     def evaluate(self, download: Download) -> Upload:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
         self.take_to_rank(download.tables)
+        self.prepare_scores(download.round)
         self.save(download.round)
         return self.upload(download.round, metadata={**self.measure("valid"), **self.spent(download.round)})
 
@@ -351,6 +352,13 @@ class Participant:
             if chosen is not None:
                 self.sent[name] = np.broadcast_to(np.asarray(chosen, dtype=bool), len(step)).copy()
 
+    def prepare_scores(self, round: int) -> None:
+        """Train what a model trains on the server's rows before they are scored; asked again, the same."""
+        training = self.experiment.training
+        if any(stage.before_scoring for stage in self.model.stages(training)):
+            rng = generator(self.experiment.seed, "scoring", round, self.client)
+            train(self.model, self.public, rng, training, scoring=True)
+
     def settle(self, download: Download) -> None:
         """Keep the state after a round of training, and no longer those that nobody will ask for."""
         self.files.prune(download.metadata["keep"], until=download.metadata["settled"])
@@ -450,7 +458,14 @@ class Participant:
         result: TrainResult
         if self.account is None:
             result = train(
-                self.model, self.graph, rng, settings, optimizer=self.optimizer, term=term, pool=self._pool()
+                self.model,
+                self.graph,
+                rng,
+                settings,
+                optimizer=self.optimizer,
+                term=term,
+                pool=self._pool(),
+                scoring=False,
             )
         else:
             arrays = self._deciding(term)

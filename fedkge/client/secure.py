@@ -211,6 +211,7 @@ class SecureParticipant(Participant):
             return super().evaluate(download)
         self._require_union()
         self.take_to_rank(download.tables)
+        self.prepare_scores(download.round)
         words = _ranking(self.measure("valid"), "valid")
 
         def commit() -> None:

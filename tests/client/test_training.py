@@ -32,10 +32,12 @@ def trained(graph, name="TransE", seed=0, epochs=3, dim=6, **options):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_loss_falls(graph, name):
-    _, result = trained(graph, name, epochs=15, dim=8)
+    model, result = trained(graph, name, epochs=15, dim=8)
     assert result.losses[-1] < result.losses[0]
-    assert result.triples == 15 * len(graph.train)
-    assert result.steps == 15 * -(-len(graph.train) // 16)
+    assert result.triples == len(result.losses) * len(graph.train)
+    if len(model.stages(small())) == 1:
+        assert len(result.losses) == 15
+        assert result.steps == 15 * -(-len(graph.train) // 16)
 
 
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
+from fedkge.client.models.convolution import ConvKB
 from fedkge.client.models.cooccurrence import NoGE
+from fedkge.client.models.kbgat import KBGAT
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
@@ -26,7 +28,9 @@ MODELS: Registry[type[Model]] = Registry(
         "ComplEx": ComplEx,
         "RotatE": RotatE,
         "QuatE": QuatE,
+        "ConvKB": ConvKB,
         "NoGE": NoGE,
+        "KBGAT": KBGAT,
     },
 )
 

@@ -21,9 +21,10 @@ from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
 from fedkge.client.kernels.comparisons import Comparison, compare
 from fedkge.client.kernels.operators import Backward, Operator, query
 from fedkge.client.models.initial import generator_of, seed_key, uniform_rows
+from fedkge.client.models.stage import Stage
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
-from fedkge.experiment import ModelSettings, NoOptions, Settings, options_of
+from fedkge.experiment import ModelSettings, NoOptions, Settings, TrainingSettings, options_of
 
 __all__ = ["Encoded", "Keys", "Model", "TableSpec"]
 
@@ -226,6 +227,10 @@ class Model(ABC):
     @property
     def in_training(self) -> bool:
         return self._rng is not None
+
+    def stages(self, training: TrainingSettings) -> tuple[Stage, ...]:
+        """What local training consists of, in order; by default the model itself, trained as it is said."""
+        return (Stage(self, training),)
 
     def dropout(self, rows: Tensor, probability: float) -> Tensor:
         """In training, zeros with this probability and the rest scaled up; otherwise the rows themselves."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
@@ -64,13 +64,41 @@ def train(
     optimizer: State | None = None,
     term: Term | None = None,
     pool: Ids | None = None,
+    scoring: bool | None = None,
 ) -> TrainResult:
     """Train a model in place on the train triples of a graph; the same generator gives the same bits.
 
     A term's gradient is added to that of every row that a step moves; negatives come from the pool, if any.
+    Of a model with several stages, epochs, optimizer, term and pool are those of the first one.
+
+    Args:
+        scoring: only the stages that belong before scoring (True) or in rounds (False); None: all.
     """
     if len(graph.train) == 0:
         raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
+    results = []
+    for number, stage in enumerate(model.stages(settings)):
+        if scoring is not None and scoring != stage.before_scoring:
+            continue
+        stage.begin(rng)
+        if number == 0:
+            results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
+        else:
+            results.append(_train(stage.model, graph, rng, stage.training))
+        stage.end(rng)
+    return results[0] if len(results) == 1 else _together(results)
+
+
+def _train(
+    model: Model,
+    graph: KnowledgeGraph,
+    rng: np.random.Generator,
+    settings: TrainingSettings,
+    epochs: int | None = None,
+    optimizer: State | None = None,
+    term: Term | None = None,
+    pool: Ids | None = None,
+) -> TrainResult:
     losses: list[float] = []
     steps = 0
     start = perf_counter()
@@ -87,6 +115,14 @@ def train(
         state = work.state()
     triples = len(graph.train) * len(losses)
     return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
+
+
+def _together(results: Sequence[TrainResult]) -> TrainResult:
+    """Of several stages; the first one's optimiser may go on, the others start anew."""
+    losses = tuple(loss for result in results for loss in result.losses)
+    steps, triples = sum(result.steps for result in results), sum(result.triples for result in results)
+    optimizer = results[0].optimizer if results else {}
+    return TrainResult(losses, steps, triples, sum(result.seconds for result in results), optimizer)
 
 
 class Work(NamedTuple):

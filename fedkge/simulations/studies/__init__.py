@@ -30,7 +30,7 @@ RECIPES: dict[str, Recipe] = {
     "three-answers": three_answers,
     "fedr-table-2": fedr_tables.link_prediction,
     "fedr-table-5": fedr_tables.client_statistics,
-    "fedr-table-7": fedr_tables.rotate_on_three,
+    "fedr-table-7": fedr_tables.three_clients,
     "fedr-figure-2": fedr_figures.hit_rates,
     "fedr-figure-3": fedr_figures.rounds_to_target,
     "fedr-figure-4": fedr_figures.loss_curves,

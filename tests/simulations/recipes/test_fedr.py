@@ -7,6 +7,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
+from fedkge.client.models.kbgat import KBGAT
 from fedkge.server.privacy import check_privacy
 from fedkge.simulations.runs.run import divide, run
 from fedkge.simulations.runs.run_folder import RunFolder
@@ -46,6 +47,29 @@ def test_full_table_2_has_every_cell_on_the_split_of_the_paper_and_a_clean_one()
     assert len({cell.file for cell in cells}) == len(cells)
     legacy = {cell.keys["dataset"] for cell in cells if cell.keys["partition"] == "fedr-legacy"}
     assert legacy == {"DDB14"}
+
+
+def test_table_7_has_both_models_with_every_printed_number():
+    cells = fedr_tables.three_clients.cells("full", [0])
+    assert len(cells) == 2 * 2 * 3  # splits, models, strategies
+    assert {cell.keys["partition"] for cell in fedr_tables.three_clients.cells("quick", [0])} == {
+        "fedr-legacy"
+    }
+    keys = [{name: cell.keys[name] for name in ("dataset", "clients", "model", "strategy")} for cell in cells]
+    printed = [NUMBERS.get("7", metric, **key) for key in keys for metric in fedr_tables.METRICS]
+    assert None not in printed
+    assert len(set(printed)) == sum(row["table"] == "7" for row in NUMBERS.rows) == 24
+    full = FedRFederation("DDB14", "fedr-legacy", 3, "KBGAT", "FedE", "full", 0).experiment
+    assert (full.model.dim, full.model.margin, full.training.local_epochs) == (50, 5.0, 500)
+    options = KBGAT.options_of(full.model)
+    assert (options.decoder_epochs, options.decoder_negatives, options.filters, options.heads) == (
+        150,
+        40,
+        50,
+        1,
+    )
+    quick = FedRFederation("DDB14", "fedr-legacy", 3, "KBGAT", "FedE", "quick", 0).experiment
+    assert (quick.training.local_epochs, quick.training.negatives, quick.federation.rounds) == (30, 2, 4)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
