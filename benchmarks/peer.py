@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pykeen.evaluation import RankBasedEvaluator
 from pykeen.losses import NSSALoss
-from pykeen.models import ComplEx, DistMult, RotatE, TransE
+from pykeen.models import RGCN, CompGCN, ComplEx, DistMult, RotatE, TransE
 from pykeen.training import SLCWATrainingLoop
 from pykeen.triples import CoreTriplesFactory
 
@@ -23,11 +23,12 @@ logging.disable(logging.WARNING)
 PEERS = {"TransE": TransE, "DistMult": DistMult, "ComplEx": ComplEx, "RotatE": RotatE}
 
 
-def factory(graph: KnowledgeGraph, triples: np.ndarray) -> CoreTriplesFactory:
+def factory(graph: KnowledgeGraph, triples: np.ndarray, inverse: bool = False) -> CoreTriplesFactory:
     return CoreTriplesFactory(
         torch.from_numpy(triples.astype(np.int64)),
         num_entities=graph.num_entities,
-        num_relations=graph.num_relations,
+        num_relations=graph.num_relations * (2 if inverse else 1),
+        create_inverse_triples=inverse,
     )
 
 
@@ -41,9 +42,13 @@ def build(name: str, graph: KnowledgeGraph, dim: int):
 class PeerTraining:
     """Its own training loop, negative sampler and Adam, over a slice of the train triples."""
 
+    inverse = False  # whether the model doubles the relations itself
+
     def __init__(self, name: str, graph: KnowledgeGraph, dim: int, batch: int, negatives: int) -> None:
-        self.graph, self.batch = graph, batch
-        self.model = build(name, graph, dim)
+        self._train(build(name, graph, dim), graph, batch, negatives)
+
+    def _train(self, model, graph: KnowledgeGraph, batch: int, negatives: int) -> None:
+        self.graph, self.batch, self.model = graph, batch, model
         self.loop = SLCWATrainingLoop(
             model=self.model,
             triples_factory=factory(graph, graph.train),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
+from fedkge.client.models.relational_convolutions import RGCN, CompGCN
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
@@ -25,6 +26,8 @@ MODELS: Registry[type[Model]] = Registry(
         "ComplEx": ComplEx,
         "RotatE": RotatE,
         "QuatE": QuatE,
+        "R-GCN": RGCN,
+        "CompGCN": CompGCN,
     },
 )
 

@@ -1,0 +1,106 @@
+"""Training of models with graph encoders: seconds of the processor for an epoch, and PyKEEN on the same work.
+
+One thread each. An epoch is that of FB15k-237's 272,115 triples at the time of a batch; PyKEEN takes some
+batches of it, ours some more. Both have Adam, the same loss, the same decoder, and no dropout of messages.
+
+Run: python benchmarks/bench_encoders.py
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Callable
+from statistics import median
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkge.client.models import build_model
+from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.negatives import NegativeSampler
+from fedkge.datasets import KnowledgeGraph, load_graph
+from fedkge.experiment import ModelSettings, TrainingSettings
+
+DIM = 128
+SIZES = {"FedR's": (512, 256), "large": (4096, 32)}  # batch, negatives
+BATCHES, REPEATS = 3, 3
+NO_DROPOUT = {"R-GCN": {"edge_dropout": 0.0, "self_dropout": 0.0}, "CompGCN": {"dropout": 0.0}}
+CASES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("R-GCN", {"layers": 1, "bases": 2}),
+    ("R-GCN", {"layers": 2, "bases": 2}),
+    ("CompGCN", {"layers": 1, "composition": "subtract"}),
+    ("CompGCN", {"layers": 1, "composition": "multiply"}),
+    ("CompGCN", {"layers": 1, "composition": "circular"}),
+    ("CompGCN", {"layers": 2, "composition": "multiply"}),
+)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    graph = load_graph("FB15k-237")
+    print(f"FB15k-237, d={DIM}, DistMult as decoder, CPU seconds for an epoch, one thread")
+    print(
+        f"{'model':10}{'options':40}{'batch × negatives':>20}{'encoding':>10}{'epoch':>10}{'PyKEEN':>10}{'ratio':>8}"
+    )
+    for name, options in CASES:
+        for batch, negatives in SIZES.values():
+            print(row(name, options, graph, batch, negatives), flush=True)
+
+
+def row(name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int) -> str:
+    ours, encoding = our_steps(name, options, graph, batch, negatives)
+    theirs = their_steps(name, options, graph, batch, negatives)
+    ours(), theirs()  # compiles and warms up
+    times = [(seconds(encoding), seconds(ours) / BATCHES, seconds(theirs)) for _ in range(REPEATS)]
+    batches = len(graph.train) / batch
+    columns = [median(column) * batches for column in zip(*times, strict=True)]
+    ratio = median(b / a for _, a, b in times)
+    described = ", ".join(f"{key} {value}" for key, value in options.items())
+    numbers = "".join(f"{column:10,.0f}" for column in columns)
+    return f"{name:10}{described:40}{f'{batch} × {negatives}':>20}{numbers}{ratio:7.0f}×"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = process_time()
+    work()
+    return process_time() - start
+
+
+def our_steps(
+    name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Some batches, and what encoding takes in one of them, forwards and backwards."""
+    settings = TrainingSettings(batch_size=batch, negatives=negatives, corrupt="both")
+    chosen = ModelSettings(name=name, dim=DIM, options={**options, **NO_DROPOUT[name]})
+    model = build_model(chosen, graph, 0)
+    step, sampler = KernelStep(model, settings), NegativeSampler(graph, settings)
+    rng = np.random.default_rng(0)
+
+    def work() -> None:
+        for _ in range(BATCHES):
+            step(sampler.batch(rng.integers(0, len(graph.train), batch), rng))
+
+    def encoding() -> None:
+        leaves = {each: model[each].detach().requires_grad_() for each in model.parameters}
+        encoded = model.bind(leaves).encode()
+        torch.autograd.grad(encoded, list(leaves.values()), [torch.ones_like(rows) for rows in encoded])
+
+    return work, encoding
+
+
+def their_steps(
+    name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int
+) -> Callable[[], object]:
+    from peer import PeerEncoder  # takes seconds to import
+
+    peer = PeerEncoder(name, options, graph, DIM, batch, negatives)
+    return lambda: peer.run(batch)
+
+
+if __name__ == "__main__":
+    main()
