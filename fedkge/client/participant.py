@@ -175,6 +175,8 @@ class Participant:
         state = self.files.newest(until) or ClientState(0, {}, {})
         for name, rows in {**state.tables, **state.weights}.items():
             parameters[name][:] = rows
+        for name, buffer in state.buffers.items():
+            self.model.state_buffers[name][:] = buffer
         self.round, self.metadata = state.round, state.metadata
         self.optimizer = dict(state.optimizer) or None
         self.reference = {
@@ -199,6 +201,7 @@ class Participant:
                 self.sent,
                 memory,
                 self.private,
+                self.model.state_buffers,
             )
         )
 
@@ -207,7 +210,7 @@ class Participant:
             self.holdings[key.removesuffix(".rows")] = Holding.of_all(rows)
 
     def digest(self) -> str:
-        """A hash of its parameters, rows sorted by label: equal exactly when the numbers are."""
+        """A hash of parameters and state buffers, rows sorted by label: equal exactly when the numbers are."""
         digest = hashlib.sha256()
         for name, rows in self.model.rows.items():
             order: list[int] | slice = slice(None)
@@ -216,6 +219,8 @@ class Participant:
                 order = sorted(range(len(labels)), key=labels.__getitem__)
                 digest.update("\n".join(labels[row] for row in order).encode())
             digest.update(np.ascontiguousarray(rows[order]).tobytes())
+        for buffer in self.model.state_buffers.values():
+            digest.update(buffer.tobytes())
         return digest.hexdigest()
 
     # What is shared.

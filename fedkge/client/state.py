@@ -33,9 +33,10 @@ class ClientState:
     sent: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # which of them travelled last
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of the strategy
     private: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of private training
+    buffers: Mapping[str, Floats] = field(default_factory=dict)  # of the model, such as running statistics
 
 
-_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private")
+_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private", "buffers")
 
 
 class StateFiles:
