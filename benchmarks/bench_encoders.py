@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from fedkge.client.models import build_model
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import KnowledgeGraph, load_graph
 from fedkge.experiment import ModelSettings, TrainingSettings
 
@@ -31,8 +31,8 @@ SIZES = {"FedR's": (512, 256), "large": (4096, 32)}  # batch, negatives
 BATCHES, REPEATS = 3, 3
 NO_DROPOUT = {"R-GCN": {"edge_dropout": 0.0, "self_dropout": 0.0}, "CompGCN": {"dropout": 0.0}}
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("R-GCN", {"layers": 1, "bases": 2}),
-    ("R-GCN", {"layers": 2, "bases": 2}),
+    ("R-GCN", {"layers": 1, "bases": 4}),
+    ("R-GCN", {"layers": 2, "bases": 4}),
     ("CompGCN", {"layers": 1, "composition": "subtract"}),
     ("CompGCN", {"layers": 1, "composition": "multiply"}),
     ("CompGCN", {"layers": 1, "composition": "circular"}),

@@ -51,16 +51,52 @@ class PeerTraining:
         self.graph, self.batch, self.model = graph, batch, model
         self.loop = SLCWATrainingLoop(
             model=self.model,
-            triples_factory=factory(graph, graph.train),
+            triples_factory=factory(graph, graph.train, self.inverse),
             optimizer=torch.optim.Adam(self.model.parameters(), lr=1e-3),
             negative_sampler="basic",
             negative_sampler_kwargs={"num_negs_per_pos": negatives},
         )
 
     def run(self, triples: int) -> None:
-        part = factory(self.graph, self.graph.train[:triples])
+        part = factory(self.graph, self.graph.train[:triples], self.inverse)
         quiet = {"use_tqdm": False, "use_tqdm_batch": False, "pin_memory": False}
         self.loop.train(part, num_epochs=1, batch_size=self.batch, num_workers=0, **quiet)
+
+
+class PeerEncoder(PeerTraining):
+    """PyKEEN's R-GCN or CompGCN of as many layers, with DistMult, without dropout.
+
+    Its CompGCN trains on every triple and its inverse, so that half as many triples make a batch. Its R-GCN
+    has basis matrices for each way of an edge, ours one set for both: half as many there are as many in all.
+    """
+
+    COMPOSITIONS = {"subtract": "subtraction", "multiply": "multiplication", "circular": "circularcorrelation"}
+
+    def __init__(
+        self, name: str, options: dict, graph: KnowledgeGraph, dim: int, batch: int, negatives: int
+    ) -> None:
+        self.inverse = name == "CompGCN"
+        triples = factory(graph, graph.train, self.inverse)
+        loss = NSSALoss(margin=10.0, adversarial_temperature=1.0)
+        shape = {"triples_factory": triples, "embedding_dim": dim, "loss": loss, "random_seed": 0}
+        if name == "R-GCN":
+            model = RGCN(
+                **shape,
+                num_layers=options["layers"],
+                edge_dropout=0.0,
+                self_loop_dropout=0.0,
+                decomposition="bases",
+                decomposition_kwargs={"num_bases": options["bases"] // 2},
+            )
+        else:
+            layer = {"composition": self.COMPOSITIONS[options["composition"]], "activation": "tanh"}
+            model = CompGCN(
+                **shape, encoder_kwargs={"num_layers": options["layers"], "layer_kwargs": layer}
+            )
+        self._train(model, graph, batch, negatives)
+
+    def run(self, triples: int) -> None:
+        super().run(triples // 2 if self.inverse else triples)
 
 
 def with_rows(model: Model, graph: KnowledgeGraph):

@@ -18,7 +18,7 @@ from fedkge.errors import InputError
 from fedkge.experiment import Experiment
 from fedkge.server.transcript import Recording
 from fedkge.storage import staged
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["KINDS", "RecordedRun", "keep_states"]
 
@@ -76,7 +76,7 @@ class RecordedRun:
     @property
     def shared(self) -> tuple[str, ...]:
         """The tables that travel; weights that belong to no label are in no view."""
-        shared = STRATEGIES[self.experiment.federation.strategy].shared
+        shared = shared_by(self.experiment.federation)
         return tuple(kind for kind in KINDS if kind in shared)
 
     @property

@@ -26,7 +26,7 @@ from fedkge.seeding import draw
 from fedkge.server.progress import Observer
 from fedkge.simulations.runs.layout import is_secure, with_clients
 from fedkge.simulations.runs.run import divide, run
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["ACTS", "act", "serve_actively", "tamper"]
 
@@ -201,7 +201,7 @@ def _impossible(
 
 
 def _shares_entities(experiment: Experiment) -> bool:
-    return "entity" in STRATEGIES[experiment.federation.strategy].shared
+    return "entity" in shared_by(experiment.federation)
 
 
 def _check_entities(experiment: Experiment) -> None:

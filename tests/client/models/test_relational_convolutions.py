@@ -117,7 +117,7 @@ def test_gradients_are_those_of_the_paper_edge_by_edge(
         return [row.detach() for row in rows], list(found)
 
     expected, at_expected = gradients(lambda bound: oracle(bound, graph), torch.float64)
-    for dtype, error in ((torch.float64, 1e-7), (torch.float32, 2e-5)):  # plain torch, then kernels
+    for dtype, error in ((torch.float64, 1e-6), (torch.float32, 2e-5)):  # plain torch, then kernels
         rows, at_rows = gradients(lambda bound: bound.encode(), dtype)
         for actual, wanted in zip([*rows, *at_rows], [*expected, *at_expected], strict=True):
             assert (actual.double() - wanted).abs().max() <= error * wanted.abs().max()
