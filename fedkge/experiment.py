@@ -217,6 +217,11 @@ class FederationSettings(Settings):
         default="holders",
         description="the mean over holders, or weighted by their triples (without secure aggregation)",
     )
+    sync: Literal["round", "at-evaluation", "never"] = Field(
+        default="round",
+        description="when training goes on from the mean: `round`: always; `at-evaluation`: after each "
+        "validation, from their own rows in between; `never`: the mean is ranked, and training keeps its own",
+    )
     start: Literal["own", "alike"] = Field(
         default="own",
         description="rows that are not shared start from each client's secret; `alike`: from the seed, in "

@@ -34,9 +34,12 @@ class ClientState:
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of the strategy
     private: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of private training
     buffers: Mapping[str, Floats] = field(default_factory=dict)  # of the model, such as running statistics
+    own: Mapping[str, Floats] = field(
+        default_factory=dict
+    )  # shared rows that training goes on from, if others
 
 
-_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private", "buffers")
+_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private", "buffers", "own")
 
 
 class StateFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
+from fedkge.client.models.cooccurrence import NoGE
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.relational_convolutions import RGCN, CompGCN
 from fedkge.client.models.rotations import RotatE
@@ -28,6 +29,7 @@ MODELS: Registry[type[Model]] = Registry(
         "QuatE": QuatE,
         "R-GCN": RGCN,
         "CompGCN": CompGCN,
+        "NoGE": NoGE,
     },
 )
 

@@ -357,8 +357,8 @@ class Model(ABC):
     def relation_columns(cls, dim: int) -> int:
         return cls.relation_width * dim
 
-    @staticmethod
-    def spread(uniform: Floats, settings: ModelSettings) -> Floats:
+    @classmethod
+    def spread(cls, uniform: Floats, settings: ModelSettings) -> Floats:
         """Numbers in (0, 1) to ±(γ + 2) / dim, as RotatE, FedE and FedR start."""
         return (uniform * 2 - 1) * np.float32(initial_range(settings))
 
