@@ -48,8 +48,12 @@ class _Convolution(Model):
 
     def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
         super().__init__(settings, parameters, scale)
-        plain = settings.model_copy(update={"options": {}})
-        self.decoder = DECODERS[self.options.decoder](plain, {}, scale)
+        self.decoder = DECODERS[self.options.decoder](self.decoder_of(settings), {}, scale)
+
+    @classmethod
+    def decoder_of(cls, settings: ModelSettings) -> ModelSettings:
+        decoder = cls.options_of(settings).decoder
+        return settings.model_copy(update={"name": decoder, "options": {}})
 
     @abstractmethod
     def encode(self) -> Encoded: ...
