@@ -46,7 +46,8 @@ def main() -> None:
     graph = load_graph("FB15k-237")
     print(f"FB15k-237, d={DIM}, DistMult as decoder, CPU seconds for an epoch, one thread")
     print(
-        f"{'model':10}{'options':40}{'batch × negatives':>20}{'encoding':>10}{'epoch':>10}{'PyKEEN':>10}{'ratio':>8}"
+        f"{'model':10}{'options':40}{'batch × negatives':>20}{'encoding':>10}{'epoch':>10}{'PyKEEN':>10}"
+        f"{'ratio':>8}"
     )
     chosen = sys.argv[1:] or ["R-GCN", "CompGCN"]
     for name, options in [case for case in CASES if case[0] in chosen]:

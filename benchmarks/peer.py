@@ -20,6 +20,11 @@ from fedkge.simulations.trained.pykeen_model import pykeen_model
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
+COMPOSITIONS = {
+    "subtract": "subtraction",
+    "multiply": "multiplication",
+    "circular": "circularcorrelation",
+}
 PEERS = {"TransE": TransE, "DistMult": DistMult, "ComplEx": ComplEx, "RotatE": RotatE}
 
 
@@ -70,8 +75,6 @@ class PeerEncoder(PeerTraining):
     has basis matrices for each way of an edge, ours one set for both: half as many there are as many in all.
     """
 
-    COMPOSITIONS = {"subtract": "subtraction", "multiply": "multiplication", "circular": "circularcorrelation"}
-
     def __init__(
         self, name: str, options: dict, graph: KnowledgeGraph, dim: int, batch: int, negatives: int
     ) -> None:
@@ -89,10 +92,8 @@ class PeerEncoder(PeerTraining):
                 decomposition_kwargs={"num_bases": options["bases"] // 2},
             )
         else:
-            layer = {"composition": self.COMPOSITIONS[options["composition"]], "activation": "tanh"}
-            model = CompGCN(
-                **shape, encoder_kwargs={"num_layers": options["layers"], "layer_kwargs": layer}
-            )
+            layer = {"composition": COMPOSITIONS[options["composition"]], "activation": "tanh"}
+            model = CompGCN(**shape, encoder_kwargs={"num_layers": options["layers"], "layer_kwargs": layer})
         self._train(model, graph, batch, negatives)
 
     def run(self, triples: int) -> None:

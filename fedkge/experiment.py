@@ -192,7 +192,7 @@ class FederationSettings(Settings):
     share: list[str] = Field(
         default=[],
         description="what travels beside the strategy's own: tables or weights of the model by name, or "
-        '`weights` for all of these; a strategy that shares nothing goes on so',
+        "`weights` for all of these; a strategy that shares nothing goes on so",
     )
     rounds: int = Field(default=300, ge=1, description="at most")
     evaluate_every: int = Field(

@@ -1,4 +1,4 @@
-"""Views of a run whose model has an encoder: what travels goes into it, and scores are of what comes out.
+"""Views of a run whose model has an encoder: what travels goes in, and what comes out is scored.
 
 An adversary without a graph and weights can only take input rows for what is scored. A colluding client has
 an encoder of its own, and puts the rows that it received through it.
@@ -30,8 +30,8 @@ def unscorable(settings: ModelSettings) -> str:
     if not MODELS[settings.name].has_encoder:
         return ""
     return (
-        f"{settings.name} scores what its encoder makes of rows, with parts that never travel, and no shallow "
-        "model scores its input rows in their place"
+        f"{settings.name} scores what its encoder makes of rows, with parts that never travel, and no "
+        "shallow model scores its input rows in their place"
     )
 
 
@@ -125,7 +125,8 @@ def encoded(view: View, encoder: OwnEncoder) -> View | None:
     handed = []
     for other in view.handed:
         entity, relation = encoder((other.entity, other.relation))
-        assert entity is not None and relation is not None  # it handed both over
+        assert entity is not None  # it handed over both
+        assert relation is not None
         handed.append(replace(other, entity=entity, relation=relation))
     return replace(
         view,

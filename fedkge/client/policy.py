@@ -69,7 +69,7 @@ class Policy(Settings):
         default=(ANY,),
         strict=False,
         description='what may travel beside the rows of a strategy, such as ["weights"]; "any" counts as '
-        'nothing where strategies are named',
+        "nothing where strategies are named",
     )
     own_scores: bool = Field(
         default=False,

@@ -263,9 +263,7 @@ class SecureParticipant(Participant):
     def _require_union(self, counted: bool = True) -> None:
         """Nothing is answered about rows before it is known which ones are shared."""
         tables = self.tables
-        if set(tables) != set(self.shared) or any(
-            t.shared is None for t in tables.values() if counted
-        ):
+        if set(tables) != set(self.shared) or any(t.shared is None for t in tables.values() if counted):
             raise RefusedError(
                 "nothing is answered before the union and the count of holders that it needs; join first"
             )

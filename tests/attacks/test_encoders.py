@@ -1,4 +1,4 @@
-"""Attacks on models with an encoder: input rows taken for scored ones, a colluder's own encoder, and reasons."""
+"""Attacks on models with an encoder: input rows as if they were scored, a colluder's encoder, reasons."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def test_reconstruction_and_membership_find_numbers(
                 if (finding.metric, finding.view) == (metric, f"uploads, {how}") and finding.target != "any"
                 if finding.adversary == "server + client 0"
             ]
-            assert values and all(value is not None for value in values)
+            assert values
+            assert None not in values
         played = play(views[f"uploads, {how}"], recorded.truth, 1, np.random.default_rng(0))
         assert isinstance(played, Played)
         assert all(np.isfinite(guess.certainty).all() for guess in played.guesses.values())
@@ -128,7 +129,8 @@ def test_what_no_shallow_model_scores_is_not_possible_and_says_why(
     scored = [each for each in findings if each.metric in metrics and "client 0" in each.adversary]
     assert scored
     for finding in scored:
-        assert finding.value is None and "Closed scores what its encoder makes of rows" in finding.note
+        assert finding.value is None
+        assert "Closed scores what its encoder makes of rows" in finding.note
 
 
 def test_rows_of_a_shallow_model_are_as_they_were(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Edges(NamedTuple):
         return torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)[self.bundles]
 
     def averaged(self) -> Edges:
-        """Shares 1 / c, c the number of edges of one relation into one entity (Schlichtkrull et al., 2018)."""
+        """Shares 1 / c, c the edges of one relation into one entity (Schlichtkrull et al., 2018)."""
         return self._replace(shares=1 / self.stops.diff()[self.bundles])
 
     def balanced(self) -> Edges:
@@ -105,7 +105,9 @@ class Edges(NamedTuple):
                 composition, self, rows.contiguous(), relations.contiguous()
             )
         else:
-            sent = composition.plain(rows[self.senders.long()], relations[self.relations.long()[self.bundles]])
+            sent = composition.plain(
+                rows[self.senders.long()], relations[self.relations.long()[self.bundles]]
+            )
             nothing = sent.new_zeros(len(self.starts) - 1, sent.shape[1])
             received = nothing.index_add(0, self.receivers, self.shares.to(x)[:, None] * sent)
         return composition.back(received, x.shape[1])

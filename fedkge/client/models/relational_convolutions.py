@@ -58,7 +58,6 @@ class _Convolution(Model):
     @abstractmethod
     def encode(self) -> Encoded: ...
 
-
     @property
     def comparison(self) -> Comparison:
         return self.decoder.comparison
@@ -146,7 +145,10 @@ class CompGCN(_Convolution):
             default="multiply", description="of a neighbour's row with the relation's"
         )
         dropout: float = Field(
-            default=0.1, ge=0, lt=1, description="share of received numbers that a step of training leaves out"
+            default=0.1,
+            ge=0,
+            lt=1,
+            description="share of received numbers that a step of training leaves out",
         )
 
     @classmethod

@@ -111,7 +111,7 @@ class SecureSums(Sums):
 
     @property
     def _may_have_labels(self) -> list[str]:
-        """What is shared, by name, but for weights that only clients can name; clients say which are tables."""
+        """What is shared, but for weights that only clients can name; clients say which of it are tables."""
         return sorted(name for name in self.strategy.shared if name != WEIGHTS)
 
     def _union(self, name: str) -> UnionServer:

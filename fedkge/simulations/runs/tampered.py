@@ -213,8 +213,8 @@ def _encodes(experiment: Experiment) -> str:
     if not MODELS[name].has_encoder:
         return ""
     return (
-        f"{name} scores what a client's own encoder makes of rows, and who does not have it cannot tell which "
-        "way to push them"
+        f"{name} scores what a client's own encoder makes of rows, and who does not have it cannot tell "
+        "which way to push them"
     )
 
 

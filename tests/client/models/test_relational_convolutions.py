@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -26,17 +26,17 @@ COMPOSITIONS = ("subtract", "multiply", "circular")
 
 class TestRGCN(ExtensionContract):
     kind = RGCN
-    options = {"bases": 3, "edge_dropout": 0.0, "self_dropout": 0.0}
+    options: ClassVar = {"bases": 3, "edge_dropout": 0.0, "self_dropout": 0.0}
 
 
 class TestCompGCN(ExtensionContract):
     kind = CompGCN
-    options = {"dropout": 0.0}
+    options: ClassVar = {"dropout": 0.0}
 
 
 class TestCompGCNByTransE(ExtensionContract):
     kind = CompGCN
-    options = {"composition": "circular", "decoder": "TransE", "layers": 2, "dropout": 0.0}
+    options: ClassVar = {"composition": "circular", "decoder": "TransE", "layers": 2, "dropout": 0.0}
 
 
 def r_gcn(model: Model, graph: KnowledgeGraph) -> tuple[Tensor, Tensor]:
@@ -91,9 +91,7 @@ def comp_gcn(model: Model, graph: KnowledgeGraph) -> tuple[Tensor, Tensor]:
 
 
 CASES = [(RGCN, r_gcn, {"layers": 1, "bases": 1}), (RGCN, r_gcn, {"layers": 2, "bases": 3})] + [
-    (CompGCN, comp_gcn, {"layers": layers, "composition": name})
-    for name in COMPOSITIONS
-    for layers in (1, 2)
+    (CompGCN, comp_gcn, {"layers": layers, "composition": name}) for name in COMPOSITIONS for layers in (1, 2)
 ]
 
 
@@ -128,7 +126,9 @@ def test_gradients_are_those_of_the_paper_edge_by_edge(
 def test_it_learns_nations(name: str, decoder: str) -> None:
     graph = load_graph("Nations")
     settings = TrainingSettings(batch_size=512, negatives=16, learning_rate=1e-2, corrupt="both")
-    model = MODELS[name].build(ModelSettings(name=name, dim=16, margin=4.0, options={"decoder": decoder}), graph, 0)
+    model = MODELS[name].build(
+        ModelSettings(name=name, dim=16, margin=4.0, options={"decoder": decoder}), graph, 0
+    )
     untrained = measure(rank(model, graph))["mrr"]
     losses = train(model, graph, np.random.default_rng(0), settings, epochs=30).losses
     chance = np.mean(1 / np.arange(1, graph.num_entities + 1))

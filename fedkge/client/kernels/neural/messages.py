@@ -58,9 +58,9 @@ def subtract(edges: Bundles, shares: Floats, x: Floats, z: Floats, out: Floats) 
 
 @compiled
 def subtract_backward(
-    edges: Bundles, shares: Floats, x: Floats, z: Floats, at_out: Floats, at_x: Floats, at_z: Floats
+    edges: Bundles, shares: Floats, _x: Floats, _z: Floats, at_out: Floats, at_x: Floats, at_z: Floats
 ) -> None:
-    """Adds to `at_x` and `at_z`."""
+    """Adds to `at_x` and `at_z`; the rows themselves do not matter."""
     for i in range(at_out.shape[0]):
         g = at_out[i]
         for b in range(edges.starts[i], edges.starts[i + 1]):
