@@ -4,6 +4,7 @@ One thread each. An epoch is that of FB15k-237's 272,115 triples at the time of 
 batches of it, ours some more. Both have Adam, the same loss, the same decoder, and no dropout of messages.
 
 Run: python benchmarks/bench_encoders.py [R-GCN] [CompGCN]
+     python benchmarks/bench_encoders.py quality [UMLS] [FB15k-237]   (test MRR beside the shallow decoder)
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import numpy as np
 import torch
 
 from fedkge.client.models import build_model
+from fedkge.client.training.evaluate import evaluate
+from fedkge.client.training.loop import train
 from fedkge.client.training.negatives import NegativeSampler
 from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import KnowledgeGraph, load_graph
-from fedkge.experiment import ModelSettings, TrainingSettings
+from fedkge.experiment import EvaluationSettings, ModelSettings, TrainingSettings
 
 DIM = 128
 SIZES = {"FedR's": (512, 256), "large": (4096, 32)}  # batch, negatives
@@ -41,8 +44,24 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+# Epochs, batch, negatives, and dimension; the epoch of the best validation MRR is tested.
+QUALITY = {"UMLS": (60, 512, 64, 64), "FB15k-237": (8, 4096, 64, 64)}
+LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("DistMult", {}),
+    ("R-GCN", {"decoder": "DistMult"}),
+    ("CompGCN", {"decoder": "DistMult"}),
+    ("TransE", {}),
+    ("R-GCN", {"decoder": "TransE"}),
+    ("CompGCN", {"decoder": "TransE", "composition": "subtract"}),
+)
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    if sys.argv[1:2] == ["quality"]:
+        for name in sys.argv[2:] or QUALITY:
+            quality(name)
+        return
     graph = load_graph("FB15k-237")
     print(f"FB15k-237, d={DIM}, DistMult as decoder, CPU seconds for an epoch, one thread")
     print(
@@ -66,6 +85,31 @@ def row(name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, n
     described = ", ".join(f"{key} {value}" for key, value in options.items())
     numbers = "".join(f"{column:10,.0f}" for column in columns)
     return f"{name:10}{described:40}{f'{batch} × {negatives}':>20}{numbers}{ratio:7.0f}×"
+
+
+def quality(dataset: str) -> None:
+    """Central training with equal dimension, batch, negatives and learning rates to choose from."""
+    graph, (epochs, batch, negatives, dim) = load_graph(dataset), QUALITY[dataset]
+    settings = EvaluationSettings(sides="both", candidates="all", filter="own")
+    print(f"{dataset}, d={dim}, batch {batch}, {negatives} negatives, at most {epochs} epochs, test MRR")
+    print(f"{'model':10}{'options':50}{'rate':>8}{'epoch':>8}{'MRR':>8}{'CPU s':>8}")
+    for name, options in LEARNERS:
+        trials = []
+        for rate in (0.01, 0.003):
+            model = build_model(ModelSettings(name=name, dim=dim, options=options), graph, 0)
+            training = TrainingSettings(
+                batch_size=batch, negatives=negatives, learning_rate=rate, corrupt="both"
+            )
+            rng, state, start = np.random.default_rng(0), None, process_time()
+            step = max(1, epochs // 6)
+            for epoch in range(step, epochs + 1, step):
+                state = train(model, graph, rng, training, epochs=step, optimizer=state).optimizer
+                valid = evaluate(model, graph, "valid", settings).metrics["mrr"]
+                test = evaluate(model, graph, "test", settings).metrics["mrr"]
+                trials.append((valid, test, rate, epoch, process_time() - start))
+        _, test, rate, epoch, spent = max(trials)
+        described = ", ".join(f"{key} {value}" for key, value in options.items())
+        print(f"{name:10}{described:50}{rate:8g}{epoch:8}{test:8.3f}{spent:8.0f}", flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -189,8 +189,9 @@ class FederationSettings(Settings):
 
     section = "federation"
     strategy: str = Field(default="FedR", description="what is shared: `fedkge list strategies`")
-    share: list[str] = Field(
-        default=[],
+    share: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
         description="what travels beside the strategy's own: tables or weights of the model by name, or "
         "`weights` for all of these; a strategy that shares nothing goes on so",
     )

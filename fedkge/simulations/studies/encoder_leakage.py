@@ -38,12 +38,11 @@ ENCODERS = (  # model, decoder, what travels beside entity rows
 )
 _PUT_THROUGH = "encoded by client 0"
 _ASK = 17  # tells the draws of this study from the other draws of a seed
-_SPECIAL = {
+_SPECIAL: dict[str, tuple[str, ...]] = {
     "NoGE": (
         "training.type=KvsAll",
         "training.label_smoothing=0.1",
         "training.max_gradient_norm=0.5",
-        "training.learning_rate=0.01",
     ),
 }
 
@@ -75,11 +74,12 @@ class LeakCell:
                 "model.dim=64",
                 "training.corrupt=both",
                 "training.negatives=64",
-                "training.learning_rate=0.003",
+                "training.batch_size=128",
+                "training.learning_rate=0.01",
                 "evaluation.sides=both",
                 "federation.strategy=FedE",
                 f'federation.share=["{self.share}"]' if self.share else "federation.share=[]",
-                f"federation.rounds={10 if scale == 'quick' else 40}",
+                f"federation.rounds={20 if scale == 'quick' else 60}",
                 "federation.evaluate_every=2",
                 "federation.patience=4",
                 "privacy.union=plain",
@@ -96,7 +96,7 @@ class LeakCell:
 @study(
     quantities=[Quantity("measured")],
     within=("metric",),
-    seeds={"quick": 1, "full": 2},
+    seeds={"quick": 1, "full": 3},
     notes=(
         "UMLS, five clients, FedE in the open: the server sees each client's entity rows as they go into its "
         "encoder, and client 0 colludes. Input rows: as if the decoder scored them. Encoded: put through "
@@ -112,7 +112,7 @@ class LeakCell:
 def encoder_leakage(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """Utility and leakage of graph encoders beside shallow models with the same decoder; UMLS, FedE.
 
-    Quick: 10 rounds instead of at most 40, one seed.
+    Quick: 20 rounds instead of at most 60, one seed.
     """
     for seed in seeds:
         for model, decoder, share in ENCODERS:
