@@ -62,8 +62,13 @@ class Edges(NamedTuple):
         new[1:] = (np.diff(receiver) != 0) | (np.diff(relation) != 0)
         first = np.flatnonzero(new)
         starts = np.searchsorted(receiver[first], np.arange(num_entities + 1))
-        arrays = (starts, relation[first], np.append(first, len(order)), senders[order])
-        return cls(*map(torch.from_numpy, arrays), torch.ones(len(order)))
+        return cls(
+            torch.from_numpy(starts),
+            torch.from_numpy(relation[first]),
+            torch.from_numpy(np.append(first, len(order))),
+            torch.from_numpy(senders[order]),
+            torch.ones(len(order)),
+        )
 
     @classmethod
     def named(cls, prefix: str, buffers: Mapping[str, Tensor]) -> Edges:
@@ -151,7 +156,8 @@ def _spectrum(rows: Tensor) -> Tensor:
 
 
 def _signal(spectrum: Tensor, width: int) -> Tensor:
-    return torch.fft.irfft(torch.complex(*spectrum.chunk(2, dim=-1)), n=width)
+    rows: Tensor = torch.fft.irfft(torch.complex(*spectrum.chunk(2, dim=-1)), n=width)
+    return rows
 
 
 def _mixed(x: Tensor, z: Tensor) -> Tensor:

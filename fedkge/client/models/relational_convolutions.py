@@ -190,7 +190,7 @@ class CompGCN(_Convolution):
         """(n, d) what each entity hears from both sides and from itself, a third each."""
         composition, dropout = COMPOSITIONS[self.options.composition], self.options.dropout
         along, against, own = self["convolution"][layer]
-        received = composition.of(x, self["self_relation"][layer, None]) @ own
+        received: Tensor = composition.of(x, self["self_relation"][layer, None]) @ own
         for way, rows, matrix in (("along", z[0], along), ("against", z[1], against)):
             passed = Edges.named(way, self.buffers).passed(composition, x, rows)
             received = received + self.dropout(passed @ matrix, dropout)
