@@ -189,6 +189,12 @@ class FederationSettings(Settings):
 
     section = "federation"
     strategy: str = Field(default="FedR", description="what is shared: `fedkge list strategies`")
+    share: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="what travels beside the strategy's own: tables or weights of the model by name, or "
+        "`weights` for all of these; a strategy that shares nothing goes on so",
+    )
     rounds: int = Field(default=300, ge=1, description="at most")
     evaluate_every: int = Field(
         default=5, ge=1, description="rounds between two validations, each of which leaves a checkpoint"

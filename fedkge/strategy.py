@@ -19,7 +19,19 @@ from fedkge.exchange import Table
 from fedkge.experiment import FederationSettings, NoOptions, Settings, options_of
 from fedkge.plugins import Registry
 
-__all__ = ["STRATEGIES", "ClientRound", "Strategy", "Term", "build_strategy", "check_shared"]
+__all__ = [
+    "STRATEGIES",
+    "WEIGHTS",
+    "ClientRound",
+    "Strategy",
+    "Term",
+    "build_strategy",
+    "check_shared",
+    "parameters_of",
+    "shared_by",
+]
+
+WEIGHTS = "weights"  # in `shared`: all weights of the model, whose names strategy and server need not know
 
 Rows = NDArray[np.float32]
 Memory = dict[str, NDArray[Any]]
@@ -58,7 +70,7 @@ class Strategy:
 
     VERBS: ClassVar[tuple[str, ...]] = ("update", "merge", "objective", "select")
 
-    shared: ClassVar[tuple[str, ...]] = ()  # names of tables or weights of the model
+    shared: tuple[str, ...] = ()  # names of tables or weights of the model, or WEIGHTS
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [federation.options]
     needs_uploads: ClassVar[str] = ""  # why it cannot work on sums; such a strategy overrides `merge`
 
@@ -115,20 +127,45 @@ _AVERAGING = "fedkge.server.strategies.averaging"
 STRATEGIES: Registry[type[Strategy]] = Registry(
     "strategy",
     "fedkge.strategies",
-    {name: f"{_AVERAGING}:{name}" for name in ("Local", "FedE", "FedR", "FedER", "Central")},
+    {name: f"{_AVERAGING}:{name}" for name in ("Local", "FedE", "FedR", "FedER", "FedAvg", "Central")},
 )
 
 
 def build_strategy(settings: FederationSettings) -> Strategy:
     """The strategy that an experiment names, with its options."""
-    strategy = STRATEGIES[settings.strategy]
+    kind = STRATEGIES[settings.strategy]
     section = "federation.options"
-    return strategy(options_of(settings.options, strategy.Options, section, settings.strategy))
+    strategy = kind(options_of(settings.options, kind.Options, section, settings.strategy))
+    strategy.shared = shared_by(settings)
+    return strategy
 
 
-def check_shared(strategy: str, shared: Collection[str], model: str, parameters: Collection[str]) -> None:
-    """Refuse a strategy that shares what a model does not have."""
-    for name in shared:
+def shared_by(settings: FederationSettings) -> tuple[str, ...]:
+    """What travels: what the strategy shares, and what the experiment adds to that, if it shares anything."""
+    own = STRATEGIES[settings.strategy].shared
+    return tuple(dict.fromkeys((*own, *settings.share))) if own else ()
+
+
+def parameters_of(shared: Collection[str], weights: Collection[str]) -> tuple[str, ...]:
+    """What is shared of a model, by the names of its own tables and weights."""
+    names = (name for each in shared for name in (weights if each == WEIGHTS else (each,)))
+    return tuple(dict.fromkeys(names))
+
+
+def check_shared(
+    strategy: str,
+    shared: Collection[str],
+    model: str,
+    parameters: Collection[str],
+    weights: Collection[str] = (),
+) -> None:
+    """Refuse a strategy that shares what a model does not have; `weights` are among its parameters."""
+    if WEIGHTS in shared and not weights:
+        raise SettingError(
+            f"federation: {strategy} is to share the weights of {model}, which has none; leave '{WEIGHTS}' "
+            "out of federation.share, or take a model with an encoder, such as R-GCN"
+        )
+    for name in parameters_of(shared, weights):
         if name not in parameters:
             raise SettingError(
                 f"federation.strategy: {strategy} shares '{name}', which {model} does not have; it has "

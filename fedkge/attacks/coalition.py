@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.attacks.collusion import hand_over
+from fedkge.attacks.encoders import OwnEncoder, encoded, of_inputs
 from fedkge.attacks.initial_rows import initial_rows, moved
 from fedkge.attacks.recorded_run import KINDS, RecordedRun
 from fedkge.attacks.view import UNKNOWN, Handover, Movement, Rows, Snapshot, Source, View
+from fedkge.client.models import MODELS
 from fedkge.crypto import FixedPoint
 from fedkge.crypto.aggregation import masked_words
 from fedkge.datasets.labels import is_local
@@ -52,17 +54,39 @@ def check_colluders(colluders: Sequence[int], num_clients: int) -> None:
 
 
 def views_of(run: RecordedRun, colluders: Sequence[int], leak_ratio: float) -> list[View]:
-    """Every adversary's view of a run: the server alone, with its colluders, and the first of these alone."""
+    """Every adversary's view of a run: the server alone, with its colluders, and the first of these alone.
+
+    Of a model with an encoder there are two of each that a colluder is part of: rows as they travelled, and
+    put through the first colluder's own encoder.
+    """
+    views = list(_views_of(run, colluders, leak_ratio))
+    through = [
+        encoded(view, coalition.own_encoder)
+        for view, coalition in views
+        if coalition.colluders and coalition.encodes and not _is_masked(view)
+    ]
+    return [of_inputs(view) for view, _ in views] + [view for view in through if view is not None]
+
+
+def _is_masked(view: View) -> bool:
+    return any(rows.masked for rows in view.last.lee.values())
+
+
+def _views_of(
+    run: RecordedRun, colluders: Sequence[int], leak_ratio: float
+) -> Iterator[tuple[View, Coalition]]:
+    """Each view with whose it is."""
     _check(run, colluders, leak_ratio)
     server = Coalition(run, (), 0.0, server=True)
-    views = [server.masked() if run.secure else server.uploads()]
+    yield (server.masked() if run.secure else server.uploads()), server
     if colluders:
         allied = Coalition(run, tuple(colluders), leak_ratio, server=True)
-        views += [allied.masked(), allied.aggregate()] if run.secure else [allied.uploads()]
+        for view in [allied.masked(), allied.aggregate()] if run.secure else [allied.uploads()]:
+            yield view, allied
         if "entity" not in run.shared:
-            views.append(allied.granted())
-        views.append(Coalition(run, tuple(colluders[:1]), 1.0, server=False).alone())
-    return views
+            yield allied.granted(), allied
+        alone = Coalition(run, tuple(colluders[:1]), 1.0, server=False)
+        yield alone.alone(), alone
 
 
 def _check(run: RecordedRun, colluders: Sequence[int], leak_ratio: float) -> None:
@@ -141,6 +165,25 @@ class Coalition:
     def alone(self) -> View:
         """A client that is curious by itself: its own pairs, and what the server sends it."""
         return self._view("broadcasts", self._broadcasts(), sums_only=self.run.secure)
+
+    # Encoders.
+
+    @property
+    def encodes(self) -> bool:
+        return MODELS[self.run.experiment.model.name].has_encoder
+
+    @property
+    def own_encoder(self) -> OwnEncoder:
+        """The first colluder's."""
+        client = self.colluders[0]
+        return OwnEncoder(
+            client,
+            self.run.experiment.model,
+            self.run.truth.clients[client],
+            self.run.parameters(client),
+            self._names_of(client, "entity"),
+            self._names_of(client, "relation"),
+        )
 
     # Names.
 

@@ -18,11 +18,12 @@ from fedkge.errors import InputError
 from fedkge.experiment import Experiment
 from fedkge.server.transcript import Recording
 from fedkge.storage import staged
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["KINDS", "RecordedRun", "keep_states"]
 
 KINDS = ("entity", "relation")  # the tables that views are made of
+_OTHERS = "own."  # before the names of a client's other parameters
 
 
 def keep_states(folder: Path, states: Path, num_clients: int) -> None:
@@ -34,6 +35,8 @@ def keep_states(folder: Path, states: Path, num_clients: int) -> None:
         if state is None:
             raise InputError(f"{states}: client {number} kept no state of round {last}; run it again")
         tables = {kind: state.tables[kind] for kind in KINDS if kind in state.tables}
+        others = {**state.tables, **state.weights, **state.buffers}
+        tables |= {f"{_OTHERS}{name}": array for name, array in others.items() if name not in KINDS}
         held = {}
         for key, rows in files.load_arrays("holdings").items():
             if key.endswith(".rows"):
@@ -76,7 +79,7 @@ class RecordedRun:
     @property
     def shared(self) -> tuple[str, ...]:
         """The tables that travel; weights that belong to no label are in no view."""
-        shared = STRATEGIES[self.experiment.federation.strategy].shared
+        shared = shared_by(self.experiment.federation)
         return tuple(kind for kind in KINDS if kind in shared)
 
     @property
@@ -92,6 +95,12 @@ class RecordedRun:
             )
         absent = {kind: np.zeros((len(self.labels(client, kind)), 0), np.float32) for kind in KINDS}
         return absent | load_file(path)
+
+    def parameters(self, client: int) -> Mapping[str, NDArray[np.float32]]:
+        """All that a client's model was at the end, whether it travelled or not."""
+        arrays = self.state(client)
+        others = {name.removeprefix(_OTHERS): arrays[name] for name in arrays if name.startswith(_OTHERS)}
+        return {kind: arrays[kind] for kind in KINDS if arrays[kind].shape[1]} | others
 
     def _state(self, client: int) -> Path:
         return self.folder / "transcript" / "clients" / f"client-{client}.safetensors"

@@ -27,7 +27,7 @@ from fedkge.client.holdings import (
 )
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.ledger_file import LEDGER
-from fedkge.client.models import Model
+from fedkge.client.models import MODELS, Model
 from fedkge.client.policy import Policy
 from fedkge.client.privacy import PrivacyAccount, kept_secret, simulated_secret
 from fedkge.client.state import ClientState, StateFiles
@@ -42,7 +42,7 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import DPSettings, Experiment
 from fedkge.seeding import generator
 from fedkge.storage import staged
-from fedkge.strategy import ClientRound, Memory, Term, build_strategy, check_shared
+from fedkge.strategy import ClientRound, Memory, Term, build_strategy, check_shared, parameters_of
 
 __all__ = ["APART", "Participant"]
 
@@ -78,6 +78,8 @@ class Participant:
         self.simulated = simulated
         self.every_round = every_round  # whether the process may vanish between two messages
         self.strategy = build_strategy(experiment.federation)
+        weights = MODELS[experiment.model.name].weight_shapes(experiment.model, graph)
+        self.shared = parameters_of(self.strategy.shared, weights)  # names of tables and weights
         self.secret = self._rows_secret(simulated)
         self.account = self._open_account(simulated)
         # What may be counted without noise.
@@ -104,7 +106,7 @@ class Participant:
         self.return_to(download.round)
         labels = {
             name: common_labels(self.model, self.graph, name)
-            for name in self.strategy.shared
+            for name in self.shared
             if name in self.model.tables
         }
         counts = {name: len(self.graph[name]) for name in ("train", "valid", "test")}
@@ -115,7 +117,7 @@ class Participant:
     def assign(self, download: Download) -> Upload:
         """Learn which shared rows its labels have."""
         for name, table in download.tables.items():
-            if name not in self.strategy.shared:
+            if name not in self.shared:
                 raise MessageError(f"rows of '{name}' are assigned, which {self._name} does not share")
             self.holdings[name] = Holding.of_all(self._own_rows(name, table.ids.astype(np.int64)))
             self.reference.setdefault(name, self._initial(name))
@@ -168,12 +170,12 @@ class Participant:
     def restore(self, until: int) -> None:
         """The state after a round, or the initial one."""
         model = self.experiment.model
-        sources = {name: self.row_source(name) for name in self.strategy.shared}
+        sources = {name: self.row_source(name) for name in self.shared}
         known = {name: source for name, source in sources.items() if source is not None}
         self.model = build_from(model, self.public, known, self.secret)
         parameters = self.model.rows
-        check_shared(self._name, self.strategy.shared, model.name, parameters)
-        self._start = {name: parameters[name].copy() for name in self.strategy.shared}
+        check_shared(self._name, self.strategy.shared, model.name, parameters, self.model.weights)
+        self._start = {name: parameters[name].copy() for name in self.shared}
         state = self.files.newest(until) or ClientState(0, {}, {})
         for name, rows in {**state.tables, **state.weights}.items():
             parameters[name][:] = rows
@@ -282,7 +284,7 @@ class Participant:
         """Kind and width of each shared parameter; how many labels a client holds is for a union to say."""
         parameters = self.model.rows
         found: dict[str, list[Any]] = {}
-        for name in self.strategy.shared:
+        for name in self.shared:
             rows, width = parameters[name].shape
             found[name] = ["table", width] if name in self.model.tables else ["weights", width, rows]
         return found
@@ -313,7 +315,7 @@ class Participant:
     def _triples_behind(self) -> dict[str, Table]:
         """How many triples stand behind each row, in the order of its labels."""
         found = {}
-        for name in self.strategy.shared:
+        for name in self.shared:
             counts = triples_behind(self.model, self.public, name)[self._common(name)]
             blank = np.empty((len(counts), 0), dtype=np.float32)
             found[name] = Table(np.arange(len(counts), dtype=np.int32), blank, weights=counts)

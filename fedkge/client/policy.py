@@ -20,7 +20,7 @@ from fedkge.crypto.union.table import MAX_CELLS
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, RefusedError, SettingError
 from fedkge.experiment import DPSettings, Experiment, PrivacySettings, Settings
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["POLICY", "Policy"]
 
@@ -64,6 +64,12 @@ class Policy(Settings):
     message_mb: int = Field(default=512, ge=1, description="the largest message from the server, in MB")
     strategies: tuple[str, ...] = Field(
         default=(ANY,), strict=False, description='names of strategies, such as ["FedE", "FedR"], or ["any"]'
+    )
+    share: tuple[str, ...] = Field(
+        default=(ANY,),
+        strict=False,
+        description='what may travel beside the rows of a strategy, such as ["weights"]; "any" counts as '
+        "nothing where strategies are named",
     )
     own_scores: bool = Field(
         default=False,
@@ -133,9 +139,11 @@ class Policy(Settings):
         federation = experiment.federation
         accepted = self.strategies == (ANY,) or federation.strategy in self.strategies
         self._require(accepted, "strategies", f"federation.strategy = {_toml(federation.strategy)}")
+        accepted = self.share == self.strategies == (ANY,) or set(federation.share) <= set(self.share)
+        self._require(accepted, "share", f"federation.share = {_toml(federation.share)}")
         self._require(federation.rounds <= self.rounds, "rounds", f"federation.rounds = {federation.rounds}")
         if experiment.privacy.secure_aggregation:
-            shares = bool(STRATEGIES[federation.strategy].shared)
+            shares = bool(shared_by(federation))
             self._require(
                 shares or self.own_scores,
                 "own_scores",

@@ -31,7 +31,7 @@ from fedkge.exchange import Download, Table, Upload
 from fedkge.experiment import Experiment
 from fedkge.metrics import RANKING, TRAINING, MetricSums
 from fedkge.storage import staged
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["SecureParticipant"]
 
@@ -66,7 +66,7 @@ class SecureParticipant(Participant):
         self._unions: dict[str, UnionClient] = {}
         self.client, self.experiment, self.files, self.every_round = client, experiment, files, every_round
         self.policy = policy or Policy()
-        if keys is not None and STRATEGIES[experiment.federation.strategy].shared:
+        if keys is not None and shared_by(experiment.federation):
             _ = self.secrets  # what its operator does not accept is refused before anything is made
         try:
             super().__init__(client, graph, experiment, files, every_round, simulated, policy)
@@ -97,7 +97,7 @@ class SecureParticipant(Participant):
 
     def join(self, download: Download) -> Upload:
         """Begin the union, or go on with the one that was made; with nothing to share there is none."""
-        if not self.strategy.shared:
+        if not self.shared:
             return super().join(download)
         self._agree(download.metadata)
         if not download.metadata.get("secure"):
@@ -168,7 +168,7 @@ class SecureParticipant(Participant):
     # Rounds.
 
     def train(self, download: Download) -> Upload:
-        if not self.strategy.shared:
+        if not self.shared:
             return super().train(download)
         self._require_union()
         if download.round < self.round:
@@ -207,7 +207,7 @@ class SecureParticipant(Participant):
         return self._answer(download, f"unmask {session.id.hex()}", answer)
 
     def evaluate(self, download: Download) -> Upload:
-        if not self.strategy.shared:
+        if not self.shared:
             return super().evaluate(download)
         self._require_union()
         self.take_to_rank(download.tables)
@@ -222,7 +222,7 @@ class SecureParticipant(Participant):
         return replace(masked, metadata=self.spent(download.round))  # in the open
 
     def test(self, download: Download) -> Upload:
-        if not self.strategy.shared:
+        if not self.shared:
             return super().test(download)
         self._require_union()
         metadata = super().test(download).metadata
@@ -264,9 +264,7 @@ class SecureParticipant(Participant):
     def _require_union(self, counted: bool = True) -> None:
         """Nothing is answered about rows before it is known which ones are shared."""
         tables = self.tables
-        if set(tables) != set(self.strategy.shared) or any(
-            t.shared is None for t in tables.values() if counted
-        ):
+        if set(tables) != set(self.shared) or any(t.shared is None for t in tables.values() if counted):
             raise RefusedError(
                 "nothing is answered before the union and the count of holders that it needs; join first"
             )
@@ -295,7 +293,7 @@ class SecureParticipant(Participant):
         }
 
     def _union(self, name: str) -> UnionClient:
-        if name not in self.strategy.shared or name not in self.model.tables:
+        if name not in self.shared or name not in self.model.tables:
             raise MessageError(f"a union of '{name}', which is no table that {self._name} shares")
         if name not in self._unions:
             labels = common_labels(self.model, self.graph, name)
@@ -323,7 +321,7 @@ class SecureParticipant(Participant):
 
     def _take_weights(self) -> None:
         """Weights belong to the model, so that every client holds every row of them."""
-        for name in self.strategy.shared:
+        for name in self.shared:
             if name not in self.model.tables:
                 rows = np.arange(len(self._start[name]))
                 keyed = not self._is_oblivious and bool(self._unions)

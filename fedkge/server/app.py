@@ -20,7 +20,7 @@ from fedkge.server.progress import Observer
 from fedkge.server.records import Records
 from fedkge.server.summary import experiment_hash, summarise
 from fedkge.storage import storage_errors
-from fedkge.strategy import STRATEGIES, Strategy
+from fedkge.strategy import STRATEGIES, Strategy, shared_by
 
 __all__ = ["app", "check_strategy", "serve"]
 
@@ -65,10 +65,11 @@ def check_strategy(experiment: Experiment) -> type[Strategy]:
     """The class that the experiment names; refuse one that the protection does not allow."""
     name = experiment.federation.strategy
     strategy = STRATEGIES[name]
-    check_privacy(experiment, strategy.shared)
+    shared = shared_by(experiment.federation)
+    check_privacy(experiment, shared)
     if strategy.needs_uploads and strategy.merge is Strategy.merge:
         raise SettingError(f"federation.strategy: {name} sets needs_uploads, and must override merge")
-    if strategy.needs_uploads and strategy.shared and experiment.privacy.secure_aggregation:
+    if strategy.needs_uploads and shared and experiment.privacy.secure_aggregation:
         raise SettingError(
             f"federation.strategy: {name} cannot work on sums: {strategy.needs_uploads}; set "
             'privacy.secure_aggregation = false and privacy.union = "plain"'
@@ -88,8 +89,9 @@ def serve(
 ) -> dict[str, Any]:
     """Run an experiment over a grid and write what comes of it; the content of summary.json is returned."""
     records = Records(folder, resume_command)
-    strategy = check_strategy(experiment)
-    _log.info("%s shares %s", experiment.federation.strategy, " and ".join(strategy.shared) or "nothing")
+    check_strategy(experiment)
+    shared = " and ".join(shared_by(experiment.federation)) or "nothing"
+    _log.info("%s shares %s", experiment.federation.strategy, shared)
     federation = federate(experiment, records, observer, run)
     outcome = federation.start(grid, experiment.data.clients, resume)
     content = summarise(experiment, outcome, federation.ledger, experiment.engine.workers)

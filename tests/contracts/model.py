@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -197,9 +197,11 @@ class ExtensionContract:
     name: ClassVar[str]
     kind: ClassVar[type[Model]]
     graph: ClassVar[Callable[[], KnowledgeGraph]] = staticmethod(lambda: random_graph(0))
+    options: ClassVar[dict[str, Any]] = {}  # those of [model.options]
 
     def build(self, dim: int = 5) -> Model:
-        model = self.kind.build(ModelSettings(dim=dim, margin=MARGIN), self.graph(), 0)
+        settings = ModelSettings(dim=dim, margin=MARGIN, options=self.options)
+        model = self.kind.build(settings, self.graph(), 0)
         rng = np.random.default_rng(1)
         for array in model.parameters.values():  # a writable view of what is trained
             array += rng.normal(scale=0.2, size=array.shape).astype(np.float32)

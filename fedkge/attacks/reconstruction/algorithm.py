@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.attacks.encoders import unscorable
 from fedkge.attacks.reconstruction.alignment import nearest, superpose
 from fedkge.attacks.reconstruction.relations import Inferred, RelationModel
 from fedkge.attacks.view import UNKNOWN, Rows, View
@@ -95,6 +96,8 @@ def local_rows(view: View, target: int) -> Rows:
 
 def relation_model(view: View) -> tuple[RelationModel, Names]:
     """The relations that can be told apart, and their names: the colluders', else the server's own."""
+    if why := unscorable(view.model):
+        raise ImpossibleError(why)
     if view.handed:
         names = np.concatenate([other.relation.names for other in view.handed])
         values = np.concatenate([other.relation.values for other in view.handed])

@@ -7,6 +7,7 @@ from fedkge.client.models.convolution import ConvKB
 from fedkge.client.models.cooccurrence import NoGE
 from fedkge.client.models.kbgat import KBGAT
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
+from fedkge.client.models.relational_convolutions import RGCN, CompGCN
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
@@ -29,6 +30,8 @@ MODELS: Registry[type[Model]] = Registry(
         "RotatE": RotatE,
         "QuatE": QuatE,
         "ConvKB": ConvKB,
+        "R-GCN": RGCN,
+        "CompGCN": CompGCN,
         "NoGE": NoGE,
         "KBGAT": KBGAT,
     },

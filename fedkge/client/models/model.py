@@ -168,6 +168,20 @@ class Model(ABC):
         given = {name: rows[name] for name in cls.table_specs(settings)}
         return cls(settings, given, np.ones(len(relations), dtype=np.float32))
 
+    @classmethod
+    def decoder_of(cls, settings: ModelSettings) -> ModelSettings | None:
+        """The shallow model that scores as this one does once rows are encoded; None: there is none.
+
+        By default the one that it inherits its queries from.
+        """
+        if not cls.has_encoder:
+            return settings
+        for parent in cls.__mro__:
+            if issubclass(parent, Model) and parent.has_query and not parent.has_encoder:
+                dim = cls.entity_columns(settings.dim) // parent.entity_columns(1) or settings.dim
+                return settings.model_copy(update={"name": parent.__name__, "dim": dim, "options": {}})
+        return None
+
     def bind(
         self,
         tensors: Mapping[str, Tensor],

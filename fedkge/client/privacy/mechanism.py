@@ -266,8 +266,11 @@ class Mechanism(ABC):
         if model.has_encoder:
             raise SettingError(
                 f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
-                "rows, so that clipping its row gradients does not bound it; sound would be a frozen encoder "
-                'whose features are public. Take a model without one, or set privacy.dp.mode = "off"'
+                "rows: as an edge it also changes the gradients of other triples, so that clipping its own "
+                "does not bound it. Sound would be a frozen encoder whose features are public, noise on sums "
+                "over a bounded number of neighbours (GAP, Sajadmanesh et al., 2023), or noise for as many "
+                "gradients as a bounded degree lets a triple change; none is built. Take a model without an "
+                'encoder, or set privacy.dp.mode = "off"'
             )
         if settings.type != "negatives" or settings.max_gradient_norm is not None:
             raise SettingError(

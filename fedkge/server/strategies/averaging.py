@@ -1,10 +1,10 @@
-"""The mean over holders, of entity rows, relation rows, both or none."""
+"""The mean over holders: of entity rows, relation rows, both, weights, or of nothing."""
 
 from __future__ import annotations
 
-from fedkge.strategy import Strategy
+from fedkge.strategy import WEIGHTS, Strategy
 
-__all__ = ["Central", "FedE", "FedER", "FedR", "Local"]
+__all__ = ["Central", "FedAvg", "FedE", "FedER", "FedR", "Local"]
 
 
 class Local(Strategy):
@@ -27,6 +27,12 @@ class FedER(Strategy):
     """Both tables are averaged over the clients that hold each row."""
 
     shared = ("entity", "relation")
+
+
+class FedAvg(Strategy):
+    """The model's own weights are averaged, as of an encoder; rows stay at home (McMahan et al., 2017)."""
+
+    shared = (WEIGHTS,)
 
 
 class Central(Local):

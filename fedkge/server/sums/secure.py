@@ -31,7 +31,7 @@ from fedkge.server.sums.sums import (
     hello_of,
     shapes_of,
 )
-from fedkge.strategy import Strategy
+from fedkge.strategy import WEIGHTS, Strategy
 
 __all__ = ["SecureSums"]
 
@@ -75,7 +75,7 @@ class SecureSums(Sums):
 
     def _set_up(self, num_clients: int, round: int, tables: Tables) -> Tables:
         fresh = not self.counts
-        unions = {name: self._union(name) for name in sorted(self.strategy.shared)} if fresh else {}
+        unions = {name: self._union(name) for name in self._may_have_labels} if fresh else {}
         requests = {f"union {name}": next(iter(union.requests.values())) for name, union in unions.items()}
         metadata = {**hello_of(self.settings.strategy, self.strategy), "secure": True, "fresh": fresh}
         uploads = self.messenger.meet(num_clients, Download(round, metadata=metadata, protocol=requests))
@@ -108,6 +108,11 @@ class SecureSums(Sums):
         self.sessions.prepare(Sum("delta", round + 1), "setup", Download(round, shared))
         self.delivered = dict.fromkeys(self.messenger.clients, round)
         return tables
+
+    @property
+    def _may_have_labels(self) -> list[str]:
+        """What is shared, but for weights that only clients can name; clients say which of it are tables."""
+        return sorted(name for name in self.strategy.shared if name != WEIGHTS)
 
     def _union(self, name: str) -> UnionServer:
         _, kind = UNION_MODES[self.options.union]

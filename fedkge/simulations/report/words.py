@@ -27,6 +27,7 @@ _SHARED = {
     "FedE": "they share entity rows",
     "FedR": "they share relation rows, and entity rows never leave a client",
     "FedER": "they share entity and relation rows",
+    "FedAvg": "they share the weights of their encoders, and rows never leave a client",
 }
 _UNIONS = {
     "private": "a private set union numbers the rows",
@@ -100,7 +101,11 @@ def _training(experiment: Metadata) -> str:
 
 def _sharing(experiment: Metadata) -> str:
     strategy = experiment.text("federation", "strategy")
-    return f"With {strategy}, {_SHARED[strategy]}." if strategy in _SHARED else ""
+    if strategy not in _SHARED:
+        return ""
+    more = experiment.part("federation").at("share") if strategy not in ("Local", "Central") else None
+    beside = f", and beside them {' and '.join(more)}" if more else ""
+    return f"With {strategy}, {_SHARED[strategy]}{beside}."
 
 
 def _protection(experiment: Metadata) -> str:

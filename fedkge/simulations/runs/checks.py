@@ -74,8 +74,9 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     settings, federation = experiment.model, experiment.federation
     model, strategy = MODELS[settings.name], build_strategy(federation)
     model.options_of(settings)
-    known = [*model.table_specs(settings), *model.weight_shapes(settings, split.clients[0])]
-    check_shared(federation.strategy, strategy.shared, settings.name, known)
+    weights = model.weight_shapes(settings, split.clients[0])
+    known = [*model.table_specs(settings), *weights]
+    check_shared(federation.strategy, strategy.shared, settings.name, known, weights)
     if experiment.training.type == "KvsAll":
         check_kvsall(model.build(settings, split.clients[0], experiment.seed), experiment.training)
     if experiment.training.negatives_from == "first" and model.entity_table not in strategy.shared:

@@ -29,7 +29,7 @@ from fedkge.simulations.runs.engines import NodeConfig
 from fedkge.simulations.runs.environment import describe
 from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.storage import storage_errors
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["divide", "is_secure", "lay_out", "node_configs", "pooled", "with_clients"]
 
@@ -102,7 +102,7 @@ def lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
 
 def is_secure(experiment: Experiment) -> bool:
     """Whether clients send masked rows, and so need keys."""
-    return experiment.privacy.secure_aggregation and bool(STRATEGIES[experiment.federation.strategy].shared)
+    return experiment.privacy.secure_aggregation and bool(shared_by(experiment.federation))
 
 
 def _make_identities(folder: Path, num_clients: int) -> None:

@@ -34,7 +34,7 @@ from fedkge.simulations.scoring.judge import judge
 from fedkge.simulations.scoring.scores import Scores
 from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.storage import storage_errors
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["RunResult", "divide", "result_of", "resume", "run", "run_or_resume"]
 
@@ -137,7 +137,7 @@ def _serve(
     with storage_errors(folder):
         shutil.rmtree(folder / "clients")  # its states are no longer needed
     if experiment.adversary.attacks:
-        sends = STRATEGIES[experiment.federation.strategy].shared
+        sends = shared_by(experiment.federation)
         summary = publish(folder, attack_run(folder) if sends else nothing_to_attack(experiment))
     write_report([folder])
     return RunResult(folder, summary)

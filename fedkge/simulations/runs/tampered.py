@@ -19,6 +19,7 @@ from fedkge.attacks.membership.federated.in_federation import findings_of
 from fedkge.attacks.membership.guesses import Values, loss_attack
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import Snapshot, View
+from fedkge.client.models import MODELS
 from fedkge.datasets.labels import is_local
 from fedkge.errors import InputError, SettingError
 from fedkge.experiment import Experiment, options_of
@@ -26,7 +27,7 @@ from fedkge.seeding import draw
 from fedkge.server.progress import Observer
 from fedkge.simulations.runs.layout import is_secure, with_clients
 from fedkge.simulations.runs.run import divide, run
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["ACTS", "act", "serve_actively", "tamper"]
 
@@ -124,11 +125,13 @@ def serve_actively(
     parties = " + ".join(["server", *(f"client {client}" for client in colluders)])
     name = "sums after acting" if secure else "uploads after acting"
     view = _view(experiment, name, parties, tuple(truth.entity_ids), len(truth.clients))
+    why = _encodes(experiment)
     if not _shares_entities(experiment):
-        run(experiment, folder, observer, split=split)
         why = (
             f"{experiment.federation.strategy} shares no entity rows that a server could push apart; use FedE"
         )
+    if why:
+        run(experiment, folder, observer, split=split)
         return _impossible("active", view, None, protocols, why)
     if secure and not colluders:
         raise SettingError(
@@ -201,7 +204,18 @@ def _impossible(
 
 
 def _shares_entities(experiment: Experiment) -> bool:
-    return "entity" in STRATEGIES[experiment.federation.strategy].shared
+    return "entity" in shared_by(experiment.federation)
+
+
+def _encodes(experiment: Experiment) -> str:
+    """Why rows that are pushed apart say nothing of triples; empty of a shallow model."""
+    name = experiment.model.name
+    if not MODELS[name].has_encoder:
+        return ""
+    return (
+        f"{name} scores what a client's own encoder makes of rows, and who does not have it cannot tell "
+        "which way to push them"
+    )
 
 
 def _check_entities(experiment: Experiment) -> None:
@@ -210,6 +224,8 @@ def _check_entities(experiment: Experiment) -> None:
             f"federation.strategy: {experiment.federation.strategy} shares no entity rows to tamper with, so "
             "that 'tampering' is not possible; use FedE"
         )
+    if why := _encodes(experiment):
+        raise SettingError(f"model.name: {why}, so that 'tampering' is not possible")
 
 
 def _check_round(experiment: Experiment, client: int, round: int) -> None:

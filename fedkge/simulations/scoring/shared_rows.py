@@ -21,7 +21,7 @@ from fedkge.datasets import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.simulations.trained.client_model import Trained
-from fedkge.strategy import STRATEGIES
+from fedkge.strategy import shared_by
 
 __all__ = ["SharedRows", "check_union"]
 
@@ -75,7 +75,7 @@ def check_union(experiment: Experiment) -> None:
     name = experiment.federation.strategy
     if experiment.evaluation.candidates != "union" or name == "Central":
         return
-    model, shared = MODELS[experiment.model.name], STRATEGIES[name].shared
+    model, shared = MODELS[experiment.model.name], shared_by(experiment.federation)
     place = 'evaluation.candidates = "union"'
     remedy = 'set it to "own" or "all"'
     tables = [

@@ -10,6 +10,7 @@ from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
 from fedkge.simulations.studies.dpkge.dpkge_audit import privacy_audit
 from fedkge.simulations.studies.dpkge.dpkge_clusters import clustering
+from fedkge.simulations.studies.encoder_leakage import encoder_leakage
 from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
 from fedkge.simulations.studies.fedr.fede_apart import fede_apart
 from fedkge.simulations.studies.fedr.federation_gain import federation_gain
@@ -39,6 +40,7 @@ RECIPES: dict[str, Recipe] = {
     "federation-gain": federation_gain,
     "fedr-reconstruction": reconstruction_tables,
     "leakage-over-epsilon": leakage_over_epsilon,
+    "encoder-leakage": encoder_leakage,
     "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
     "dpkge-epsilon-epochs": dpkge_epsilon.epsilon_over_epochs,
     "dpkge-epsilon-share": dpkge_epsilon.epsilon_by_share,

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.attacks.encoders import unscorable
 from fedkge.attacks.view import UNKNOWN, Rows, Snapshot, View
 
 __all__ = ["Sight", "sight_of", "targets_in"]
@@ -40,6 +41,8 @@ def targets_in(view: View) -> list[int | None]:
 
 def sight_of(view: View, target: int | None) -> Sight | str:
     """What serves to attack a target, or the reason why nothing does."""
+    if why := unscorable(view.model):
+        return why
     entity = _entity_rows(view, view.last, target)
     if entity is None:
         return (

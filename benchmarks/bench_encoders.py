@@ -1,0 +1,153 @@
+"""Training of models with graph encoders: seconds of the processor for an epoch, and PyKEEN on the same work.
+
+One thread each. An epoch is that of FB15k-237's 272,115 triples at the time of a batch; PyKEEN takes some
+batches of it, ours some more. Both have Adam, the same loss, the same decoder, and no dropout of messages.
+
+Run: python benchmarks/bench_encoders.py [R-GCN] [CompGCN]
+     python benchmarks/bench_encoders.py quality [UMLS] [FB15k-237]   (test MRR beside the shallow decoder)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Callable
+from statistics import median
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkge.client.models import build_model
+from fedkge.client.training.evaluate import evaluate
+from fedkge.client.training.loop import train
+from fedkge.client.training.negatives import NegativeSampler
+from fedkge.client.training.steps import KernelStep
+from fedkge.datasets import KnowledgeGraph, load_graph
+from fedkge.experiment import EvaluationSettings, ModelSettings, TrainingSettings
+
+DIM = 128
+SIZES = {"FedR's": (512, 256), "large": (4096, 32)}  # batch, negatives
+BATCHES, REPEATS = 3, 2
+NO_DROPOUT = {"R-GCN": {"edge_dropout": 0.0, "self_dropout": 0.0}, "CompGCN": {"dropout": 0.0}}
+CASES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("R-GCN", {"layers": 1, "bases": 4}),
+    ("R-GCN", {"layers": 2, "bases": 4}),
+    ("CompGCN", {"layers": 1, "composition": "subtract"}),
+    ("CompGCN", {"layers": 1, "composition": "multiply"}),
+    ("CompGCN", {"layers": 1, "composition": "circular"}),
+    ("CompGCN", {"layers": 2, "composition": "multiply"}),
+)
+
+
+# Epochs, batch, negatives, and dimension; the epoch of the best validation MRR is tested.
+QUALITY = {"UMLS": (60, 512, 64, 64), "FB15k-237": (8, 4096, 64, 64)}
+LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("DistMult", {}),
+    ("R-GCN", {"decoder": "DistMult"}),
+    ("CompGCN", {"decoder": "DistMult"}),
+    ("TransE", {}),
+    ("R-GCN", {"decoder": "TransE"}),
+    ("CompGCN", {"decoder": "TransE", "composition": "subtract"}),
+)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if sys.argv[1:2] == ["quality"]:
+        for name in sys.argv[2:] or QUALITY:
+            quality(name)
+        return
+    graph = load_graph("FB15k-237")
+    print(f"FB15k-237, d={DIM}, DistMult as decoder, CPU seconds for an epoch, one thread")
+    print(
+        f"{'model':10}{'options':40}{'batch × negatives':>20}{'encoding':>10}{'epoch':>10}{'PyKEEN':>10}"
+        f"{'ratio':>8}"
+    )
+    chosen = sys.argv[1:] or ["R-GCN", "CompGCN"]
+    for name, options in [case for case in CASES if case[0] in chosen]:
+        for batch, negatives in SIZES.values():
+            print(row(name, options, graph, batch, negatives), flush=True)
+
+
+def row(name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int) -> str:
+    ours, encoding = our_steps(name, options, graph, batch, negatives)
+    theirs = their_steps(name, options, graph, batch, negatives)
+    ours(), theirs()  # compiles and warms up
+    times = [(seconds(encoding), seconds(ours) / BATCHES, seconds(theirs)) for _ in range(REPEATS)]
+    batches = len(graph.train) / batch
+    columns = [median(column) * batches for column in zip(*times, strict=True)]
+    ratio = median(b / a for _, a, b in times)
+    described = ", ".join(f"{key} {value}" for key, value in options.items())
+    numbers = "".join(f"{column:10,.0f}" for column in columns)
+    return f"{name:10}{described:40}{f'{batch} × {negatives}':>20}{numbers}{ratio:7.0f}×"
+
+
+def quality(dataset: str) -> None:
+    """Central training with equal dimension, batch, negatives and learning rates to choose from."""
+    graph, (epochs, batch, negatives, dim) = load_graph(dataset), QUALITY[dataset]
+    settings = EvaluationSettings(sides="both", candidates="all", filter="own")
+    print(f"{dataset}, d={dim}, batch {batch}, {negatives} negatives, at most {epochs} epochs, test MRR")
+    print(f"{'model':10}{'options':50}{'rate':>8}{'epoch':>8}{'MRR':>8}{'CPU s':>8}")
+    for name, options in LEARNERS:
+        trials = []
+        for rate in (0.01, 0.003):
+            model = build_model(ModelSettings(name=name, dim=dim, options=options), graph, 0)
+            training = TrainingSettings(
+                batch_size=batch, negatives=negatives, learning_rate=rate, corrupt="both"
+            )
+            rng, state, start = np.random.default_rng(0), None, process_time()
+            step = max(1, epochs // 6)
+            for epoch in range(step, epochs + 1, step):
+                state = train(model, graph, rng, training, epochs=step, optimizer=state).optimizer
+                valid = evaluate(model, graph, "valid", settings).metrics["mrr"]
+                test = evaluate(model, graph, "test", settings).metrics["mrr"]
+                trials.append((valid, test, rate, epoch, process_time() - start))
+        _, test, rate, epoch, spent = max(trials)
+        described = ", ".join(f"{key} {value}" for key, value in options.items())
+        print(f"{name:10}{described:50}{rate:8g}{epoch:8}{test:8.3f}{spent:8.0f}", flush=True)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = process_time()
+    work()
+    return process_time() - start
+
+
+def our_steps(
+    name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Some batches, and what encoding takes in one of them, forwards and backwards."""
+    settings = TrainingSettings(batch_size=batch, negatives=negatives, corrupt="both")
+    chosen = ModelSettings(name=name, dim=DIM, options={**options, **NO_DROPOUT[name]})
+    model = build_model(chosen, graph, 0)
+    step, sampler = KernelStep(model, settings), NegativeSampler(graph, settings)
+    rng = np.random.default_rng(0)
+
+    def work() -> None:
+        for _ in range(BATCHES):
+            step(sampler.batch(rng.integers(0, len(graph.train), batch), rng))
+
+    def encoding() -> None:
+        leaves = {each: model[each].detach().requires_grad_() for each in model.parameters}
+        encoded = model.bind(leaves).encode()
+        torch.autograd.grad(encoded, list(leaves.values()), [torch.ones_like(rows) for rows in encoded])
+
+    return work, encoding
+
+
+def their_steps(
+    name: str, options: dict[str, Any], graph: KnowledgeGraph, batch: int, negatives: int
+) -> Callable[[], object]:
+    from peer import PeerEncoder  # takes seconds to import
+
+    peer = PeerEncoder(name, options, graph, DIM, batch, negatives)
+    return lambda: peer.run(batch)
+
+
+if __name__ == "__main__":
+    main()
