@@ -86,13 +86,15 @@ def pooled(split: Split) -> Split:
     return Split.single(graph)
 
 
-def lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
-    """Write each client's data into a folder of its own, and what the run is."""
+def lay_out(folder: Path, experiment: Experiment, split: Split, adversary: str = "") -> None:
+    """Write each client's data into a folder of its own, and what the run is and who acts in it."""
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for client, graph in enumerate(split.clients):
             write_graph(RunFolder(folder).data(client), graph)
         run = {"run": f"{run_name(experiment, {})}-{secrets.token_hex(8)}"}
+        if adversary:
+            run["adversary"] = adversary
         (folder / "run.json").write_text(json.dumps(run) + "\n", encoding="utf-8")
         (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
         (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
