@@ -16,6 +16,7 @@ import pytest
 from fedkge.attacks import Finding
 from fedkge.attacks.behaviours.acting_server import ActingServer
 from fedkge.attacks.membership.federated.games import Game
+from fedkge.attacks.membership.guesses import DECISIONS
 from fedkge.client.participant import Participant
 from fedkge.errors import FederationError, InputError, SettingError, UnknownNameError
 from fedkge.exchange import Download, Upload, decode
@@ -123,6 +124,18 @@ def test_same_seed_same_findings(tiny: Make, out: Path) -> None:
     assert first == second
     assert {finding.target for finding in first} == {1}
     assert first != serve_actively(tiny(*HARD, "seed=1"), out / "c", [0], first=2)
+
+
+@pytest.mark.parametrize("attack", ["active", "tampering"])
+def test_degrees_are_a_control_of_every_rigorous_guess(attack: str, tiny: Make, out: Path) -> None:
+    """As of `membership`: what the frequency of entities tells is no success of acting."""
+    findings = act(attack, tiny(*HARD), out, [1])
+    asked = {(f.metric, f.regime.split(", ")[1]) for f in findings if f.regime.startswith("repair, ")}
+    controls = [f for f in findings if f.regime.startswith("control: degrees, ")]
+    assert {f.protocol for f in controls} == {"rigorous"}
+    assert {(f.metric, f.regime.split(", ")[1]) for f in controls} == {
+        (metric, subset) for metric, subset in asked if metric != "accuracy" and metric not in DECISIONS
+    }
 
 
 # What it alters, and what it sees.

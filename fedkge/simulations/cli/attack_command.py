@@ -157,6 +157,13 @@ def _is_headline(finding: Finding) -> bool:
     return finding.metric in _HEADLINES
 
 
+def _guessing(finding: Finding) -> str:
+    """What guessing reaches; what was read off is no guess."""
+    if finding.baseline is not None:
+        return f"{finding.baseline:.4f}"
+    return "read" if finding.note.startswith("read:") else ""
+
+
 def _clients(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -185,7 +192,7 @@ def _show(findings: Sequence[Finding]) -> None:
         what = f"{finding.metric} ({finding.regime})" if finding.regime else finding.metric
         interval = "" if finding.low is None else f"{finding.low:.4f}–{finding.high:.4f}"
         value = f"{finding.value:.4f}"
-        guess = "" if finding.baseline is None else f"{finding.baseline:.4f}"
+        guess = _guessing(finding)
         where = (
             finding.protocol,
             finding.adversary,

@@ -15,7 +15,7 @@ from fedkge.attacks.coalition import check_colluders
 from fedkge.attacks.findings import Finding
 from fedkge.attacks.membership.federated.acting import ActiveMembership, TamperedMembership
 from fedkge.attacks.membership.federated.games import Game, game_about
-from fedkge.attacks.membership.federated.in_federation import findings_of
+from fedkge.attacks.membership.federated.in_federation import findings_of, with_control
 from fedkge.attacks.membership.guesses import Values, loss_attack
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import Snapshot, View
@@ -170,9 +170,9 @@ def _scored(
         why = f"of {len(game)} triples that could be pushed apart, none or all are members; run more rounds"
         yield from _impossible(attack, view, target, protocols, why)
         return
+    guesses = {name: loss_attack(-values) for name, values in signals.items()}
     for protocol in protocols:
-        for name, values in signals.items():
-            guess = loss_attack(-values)
+        for name, guess in with_control(guesses, game, protocol).items():
             yield from findings_of(guess, game, view, target, protocol, rng, name, note, attack)
 
 
