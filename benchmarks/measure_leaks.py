@@ -1,11 +1,15 @@
 """What views tell of counts and of membership: UMLS and Kinships, three seeds, one table in Markdown.
 
 python benchmarks/measure_leaks.py holdings|active|membership [--datasets UMLS] [--seeds 3] [--rounds 30]
+    [--set training.learning_rate=0.001] [--out docs/results/leaks/holdings.md]
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +22,8 @@ from fedkge.experiment import Experiment
 from fedkge.simulations.runs.attacking import attack_run
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.runs.tampered import serve_actively
+from fedkge.simulations.studies.origin import Origin
+from fedkge.storage import staged
 
 DATASETS = ("UMLS", "Kinships")
 PARTITIONS = ("dirichlet:alpha=0.5", "random")
@@ -31,24 +37,48 @@ COMMON = [
     "training.negatives=16",
     "training.learning_rate=0.01",
 ]
+COLUMNS = ("data", "partition", "strategy", "sums", "adversary", "about", "guess from")
 ROUNDS = {"holdings": 10, "membership": 30, "active": 30}
 SUBSET = "entity-seen without it"
 
 
-def main(kind: str, datasets: Sequence[str], seeds: int, rounds: int) -> None:
+def table(
+    kind: str, datasets: Sequence[str], seeds: int, rounds: int, changes: Sequence[str] = ()
+) -> Iterator[str]:
+    """The lines of the table, as they are measured."""
     strategies = ("FedE",) if kind == "active" else ("FedR", "FedE")
-    value = f"value ({seeds} seeds)"
-    columns = ("data", "partition", "strategy", "sums", "adversary", "about", "guess from", value)
-    print(f"| {' | '.join((*columns, 'guessing', 'above guessing'))} |")
-    print("|" + "---|" * (len(columns) + 2))
+    yield f"| {' | '.join((*COLUMNS, f'value ({seeds} seeds)', 'guessing', 'above guessing'))} |"
+    yield "|" + "---|" * (len(COLUMNS) + 3)
     length = [f"federation.rounds={rounds}", f"federation.evaluate_every={rounds}"]
     for data, partition, strategy, sums in product(datasets, PARTITIONS, strategies, SUMS):
-        changes = [f"data.dataset={data}", f"data.partition={partition}", f"federation.strategy={strategy}"]
-        experiment = Experiment().override([*COMMON, *length, *changes, *SUMS[sums]])
+        place = [f"data.dataset={data}", f"data.partition={partition}", f"federation.strategy={strategy}"]
+        experiment = Experiment().override([*COMMON, *length, *changes, *place, *SUMS[sums]])
         findings = [finding for seed in range(seeds) for finding in _measured(kind, experiment, seed)]
         print(f"{data} {partition} {strategy} {sums}", file=sys.stderr)
         for cells in _rows(findings):
-            print(f"| {' | '.join((data, partition.split(':')[0], strategy, sums, *cells))} |", flush=True)
+            yield f"| {' | '.join((data, partition.split(':')[0], strategy, sums, *cells))} |"
+
+
+def page(kind: str, origin: Origin, rows: str) -> str:
+    """The file that keeps a table: where it comes from, for readers and for tests, and its lines."""
+    packages = ", ".join(f"{name} {version}" for name, version in sorted((origin.packages or {}).items()))
+    machine = ", ".join(f"{name}: {value}" for name, value in sorted((origin.machine or {}).items()))
+    kept = {"digest": digest(rows), "kind": kind, "origin": origin.to_json()}
+    return (
+        f"# What views tell: {kind}\n\n`{origin.command}`\n\n"
+        f"{origin.day}, code of commit {origin.place}, fedkge {origin.fedkge}, Python {origin.python}, "
+        f"{packages}; {machine}. Nothing here is edited by hand.\n\n"
+        f"<!-- {json.dumps(kept, sort_keys=True)} -->\n\n{rows}"
+    )
+
+
+def digest(rows: str) -> str:
+    return hashlib.sha256(rows.encode()).hexdigest()
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """As it was typed in the root of the repository."""
+    return shlex.join(["python", "benchmarks/measure_leaks.py", *arguments])
 
 
 def _measured(kind: str, experiment: Experiment, seed: int) -> list[Finding]:
@@ -101,9 +131,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, help="default: 10 for holdings, 30 for the others")
+    parser.add_argument("--set", dest="changes", nargs="+", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--out", type=Path, help="a file to write the table to, with where it comes from")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     given = _arguments()
-    main(given.kind, given.datasets, given.seeds, given.rounds or ROUNDS[given.kind])
+    begun = Origin.here(None, command_of(sys.argv[1:]), None)
+    lines = []
+    for line in table(
+        given.kind, given.datasets, given.seeds, given.rounds or ROUNDS[given.kind], given.changes
+    ):
+        print(line, flush=True)
+        lines.append(line + "\n")
+    if given.out:
+        with staged(given.out) as partial:
+            partial.write_text(page(given.kind, begun, "".join(lines)), encoding="utf-8")

@@ -240,6 +240,14 @@ class FederationSettings(Settings):
     )
     options: dict[str, Any] = Field(default={}, description="what a strategy takes beyond these, as it says")
 
+    def check_deployed(self) -> None:
+        """Refuse what no client of a deployment does."""
+        if self.start == "alike":
+            raise SettingError(
+                'federation.start = "alike": a deployed client starts rows that are its own from its own '
+                'secret; leave it out, or set it to "own"'
+            )
+
 
 class EvaluationSettings(Settings):
     """What is ranked against what; the defaults are the FedR paper's."""
@@ -432,11 +440,22 @@ class AdversarySettings(Settings):
         default=1.0, gt=0, le=1, description="the share of its pairs that a colluder hands over"
     )
     attacks: tuple[str, ...] = Field(
-        default=(), strict=False, description="run at the end: `fedkge list attacks`"
+        default=(),
+        strict=False,
+        description="run at the end of a simulation, on what it recorded: `fedkge list attacks`",
     )
     options: dict[str, dict[str, Any]] = Field(
         default={}, description="by the name of an attack: what it takes beyond these, as it says"
     )
+
+    def check_deployed(self) -> None:
+        """Refuse what would have to be scored with the clients' triples."""
+        if self.attacks:
+            names = ", ".join(self.attacks)
+            raise SettingError(
+                f"adversary.attacks: {names} cannot be scored in a deployment, where nobody "
+                "has all clients' triples; leave them out, and attack a simulation of the run"
+            )
 
 
 class EngineSettings(Settings):
@@ -500,6 +519,12 @@ class Experiment(Settings):
             f'training.corrupt = "{corrupt}", but evaluation.sides = "{sides}": training and ranking take '
             f'different sides; set training.corrupt = "{sides}" unless that is what you want to see'
         )
+
+    def check_deployed(self) -> None:
+        """Refuse what only a simulation can do, before a deployment starts."""
+        self.evaluation.check_deployed()
+        self.federation.check_deployed()
+        self.adversary.check_deployed()
 
     @classmethod
     def load(cls, path: Path | str) -> Experiment:

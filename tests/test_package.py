@@ -6,7 +6,10 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
+import grimp
 import pytest
 
 import fedkge
@@ -41,3 +44,21 @@ cli.main()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "reproduce" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_attacks_that_need_no_truth_are_bound_by_the_contract_to_do_without() -> None:
+    """What computes a guess cannot come to look at the answers without a check that fails."""
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    (bound,) = (
+        set(contract["source_modules"])
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["name"].startswith("an attack works on a view")
+    )
+    rooms = ("behaviours", "holdings", "membership.federated")
+    modules = [
+        name for name in MODULES if name.startswith(tuple(f"fedkge.attacks.{room}." for room in rooms))
+    ]
+    graph = grimp.build_graph("fedkge")
+    free = {name for name in modules if not graph.chain_exists(name, "fedkge.attacks.truth")}
+    assert "fedkge.attacks.holdings.row_motion" in free
+    assert free <= bound

@@ -31,6 +31,14 @@ class Attack(ABC):
     def __init__(self, options: Settings | None = None) -> None:
         self.options = self.Options() if options is None else options
 
+    @staticmethod
+    def refusal(name: str, experiment: str = "EXPERIMENT.toml") -> str:
+        """What to say where an attack that acts is put to a record."""
+        return (
+            f"attack '{name}' acts in a run of its own, and cannot attack what was recorded of an honest "
+            f"one; give it the experiment: fedkge attack {experiment} --attack {name}"
+        )
+
     @abstractmethod
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
         """Attack every other client.

@@ -124,9 +124,9 @@ class Finding:
 
     @property
     def is_success(self) -> bool:
-        """Whether it says how much was found out: a measured share, not how sure a few claims are."""
+        """Whether it says how much was found out: a share, not a control or how sure a few claims are."""
         measured = None not in (self.value, self.low, self.high)
-        return measured and "precision" not in self.metric.lower()
+        return measured and "precision" not in self.metric.lower() and not self.regime.startswith("control")
 
     @property
     def where(self) -> str:

@@ -58,6 +58,8 @@ class RecordedRun:
     @cached_property
     def experiment(self) -> Experiment:
         path = self.folder / "experiment.toml"
+        if not self.folder.exists():
+            raise InputError(f"{self.folder}: no such folder; give the folder of a run")
         if not path.is_file():
             raise InputError(
                 f"{self.folder} is not a run folder (it has no experiment.toml); give the folder of a run"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -64,16 +64,21 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     if _exists(text):
         return _load_path(Path(text), layout)
     named = {_folded(name): name for name in (*DATASETS, *EMBEDDED)}
+    origin = f"'{text}', a dataset by name,"
     if _folded(text) in named:
+        layout.refuse(origin)
         name = named[_folded(text)]
         return _load_named(DATASETS[name]) if name in DATASETS else _load_embedded(name)
     if text.partition(":")[0].casefold() == "synthetic":
+        layout.refuse(origin)
         return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
     if "/" in text or Path(text).suffix in (*_suffixes(), *ARCHIVES, ".gz"):
         raise DataError(
             f"{text}: no such file or folder; give a path that exists, or a name from 'fedkge data list'"
         )
-    return _load_from_pykeen(text)
+    loaded = _load_from_pykeen(text)
+    layout.refuse(origin)
+    return loaded
 
 
 def load_graph(source: str | Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph:
@@ -126,8 +131,9 @@ def _companions(path: Path, contents: Sequence[Member]) -> list[Member]:
 def _read(name: str, contents: Sequence[Member], layout: Layout) -> KnowledgeGraph | Split:
     for format in _formats(SplitFiles):
         if format.recognises(contents):
+            layout.refuse(name)
             return format.read(contents)
-    clients = _client_folders(contents)
+    clients = _client_folders(name, contents)
     if clients:
         return _read_split(name, contents, clients, layout)
     return _read_graph(name, contents, layout)
@@ -145,15 +151,36 @@ def _bare_name(path: Path) -> str:
     return name
 
 
-def _client_folders(contents: Sequence[Member]) -> dict[int, list[Member]]:
+def _client_folders(name: str, contents: Sequence[Member]) -> dict[int, list[Member]]:
     """Members by client number, where folders are called client-N, or N as in FedLU's archives."""
+    clients = _called_client(contents)
+    inside = {id(member) for group in clients.values() for member in group}
+    readers = _readers()
+    numbered = _numbered_folders(
+        [member for member in contents if id(member) not in inside and member.suffix in readers]
+    )
+    if clients and numbered:
+        folder = PurePosixPath(numbered[min(numbered)][0].name).parent
+        raise DataError(
+            f"{name}: clients are in folders called client-N ({_listed(clients)}) and called N "
+            f"({_listed(numbered)}, such as {folder}); keep one kind, and rename the others"
+        )
+    return clients or numbered
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _called_client(contents: Sequence[Member]) -> dict[int, list[Member]]:
+    """Members by the number in client-N, which one of their folders is called."""
     clients: dict[int, list[Member]] = {}
     for member in contents:
         for part in PurePosixPath(member.name).parts[:-1]:
             number = part.removeprefix("client-")
             if number != part and number.isdecimal():
                 clients.setdefault(int(number), []).append(member)
-    return clients or _numbered_folders(contents)
+    return clients
 
 
 def _numbered_folders(contents: Sequence[Member]) -> dict[int, list[Member]]:
@@ -209,12 +236,14 @@ def _read_graph(
     for format in _formats(GraphFiles):
         files = _by_name(contents, format.names, origin)
         if format.names[0] in files:
+            layout.refuse(origin)
             return format.read(name, files)
     readers = _readers()
-    splits = {
-        split: readers[member.suffix].read(member, split, layout)
-        for split, member in _split_members(contents, readers, origin).items()
-    }
+    chosen = _split_members(contents, readers, origin)
+    for member in chosen.values():
+        if not readers[member.suffix].has_columns:
+            layout.refuse(member.origin)
+    splits = {split: readers[member.suffix].read(member, split, layout) for split, member in chosen.items()}
     files = _by_name(contents, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
     return KnowledgeGraph.from_labels(name, splits, *vocabulary)

@@ -34,7 +34,7 @@ def main(grid: Grid, context: Context) -> None:
     """A run under Flower's own runtime: the experiment and the run folder come with the run config."""
     config = context.run_config
     experiment = Experiment.from_json(str(config["experiment"]))
-    experiment.evaluation.check_deployed()
+    experiment.check_deployed()
     folder, resume = Path(str(config["folder"])), bool(config.get("resume", False))
     stored = folder / "experiment.toml"
     run = run_name(experiment, config)

@@ -28,11 +28,11 @@ _REPEATED = ("metrics", "messages")  # a resumed run writes anew what came after
 
 
 class Records:
-    """A run folder as the server writes it, and the command that goes on with it."""
+    """A run folder as the server writes it, and the command that goes on with it; empty if none can."""
 
     def __init__(self, folder: Path, resume_command: str | None = None) -> None:
         self.folder = folder
-        self.resume_command = resume_command or f"fedkge run --resume {folder}"
+        self.resume_command = f"fedkge run --resume {folder}" if resume_command is None else resume_command
         with storage_errors(folder):
             (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
             for name, columns in _FILES.items():
@@ -43,6 +43,8 @@ class Records:
     @property
     def remedy(self) -> str:
         """What to tell whoever reads that the run stopped."""
+        if not self.resume_command:
+            return "An adversary acts in it, so that it cannot be resumed: run it again"
         return f"What was settled is kept; go on with: {self.resume_command}"
 
     def add(self, name: str, rows: Iterable[Sequence[object]]) -> None:

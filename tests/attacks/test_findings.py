@@ -71,6 +71,10 @@ def test_the_worst_finding_is_the_surest_excess_over_guessing() -> None:
     assert (
         worst([finding("rigorous", "precision", 1.0, 1.0, 0.0)]) is None
     )  # says how sure claims are, not how many
+    control = Finding(
+        "a", "rigorous", "v", "s", "", 1.0, 1, "control: degrees, all", "auc", 0.9, 0.8, 1.0, 0.5
+    )
+    assert worst([sure, control]) is sure  # what degrees tell was not found out by the attack
     assert not sure.is_at_chance
     assert finding("rigorous", "recall", 0.2, 0.1, 0.1).is_at_chance
     below = Finding("a", "paper", "v", "server", "", 1.0, 1, "", "auc", 0.2, 0.1, 0.3, 0.5)

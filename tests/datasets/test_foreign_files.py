@@ -178,6 +178,23 @@ def test_data_that_come_divided_need_no_partition(
         divide(Experiment(data=DataSettings(dataset=str(path), partition="random")))
 
 
+def test_folders_of_both_kinds_are_refused(tmp_path: Path) -> None:
+    """Read as one client, with a warning for each of the others, they would be another federation."""
+    for name in ("0", "1", "2", "client-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.tsv").write_text("a\tr\tb\n")
+    with pytest.raises(DataError, match=r"client-N \(0\) and called N \(0, 1, 2, such as 0\); keep one kind"):
+        load(tmp_path)
+
+
+def test_folders_with_numbers_within_a_clients_own_are_no_clients(tmp_path: Path) -> None:
+    for client, year in ((0, 2019), (1, 2020)):
+        folder = tmp_path / f"client-{client}" / f"{year}"
+        folder.mkdir(parents=True)
+        (folder / "train.tsv").write_text("a\tr\tb\n")
+    assert split_of(tmp_path).num_clients == 2
+
+
 TIMES = "2014-01-01\t2014-02-01"
 EVENTS = (
     f"Ada\tmeets\tBob\t{TIMES}\nBob\tmeets\tCleo\t{TIMES}\nAda\tmeets\tBob\t2015-03-01\t2015-04-01\n"
@@ -242,6 +259,36 @@ def test_columns_that_do_not_fit_the_file(columns: str, events: Path) -> None:
 def test_columns_that_say_nothing_are_refused(columns: str, events: Path) -> None:
     with pytest.raises(SettingError, match="'head,relation,tail,_,_'"):
         load(events, columns)
+
+
+@pytest.mark.parametrize("kind", ["embedded", "synthetic", "pickle", "idform", "rdf", "divided rdf"])
+def test_columns_are_refused_where_there_are_none(kind: str, data_folder: Path, tmp_path: Path) -> None:
+    """They would be ignored in silence: the same content hash, whatever was said."""
+    sources = {
+        "embedded": "UMLS",
+        "synthetic": "synthetic:entities=20,relations=2,triples=40",
+        "pickle": str(data_folder / "fedr/DDB14-Fed5.pkl"),
+    }
+    source = sources.get(kind, str(tmp_path))
+    if kind == "idform":
+        (tmp_path / "train2id.txt").write_text("1\n0 1 0\n")
+    for folder in ("rdf",) * (kind == "rdf") + ("client-0", "client-1") * (kind == "divided rdf"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.nt").write_text("<http://a> <http://p> <http://b> .\n")
+    load(source)
+    for columns, header in (("htr", None), (None, True)):
+        with pytest.raises(SettingError, match=r"has no columns .*data\.columns.*\.tsv, \.txt and \.csv"):
+            load(source, columns, header)
+
+
+def test_columns_of_a_clients_own_file_need_none_of_the_named_dataset(tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text("Ada\tBob\tmeets\n")
+    changes = ["data.columns=htr", "data.partition=random", "data.clients=3"]
+    with pytest.raises(SettingError, match="'UMLS', a dataset by name, has no columns"):
+        divide(Experiment().override(changes))
+    own = Experiment(clients=({"client": 1, "data": str(tmp_path / "own.tsv")},))
+    split = divide(own.override(changes))
+    assert split.clients[1].relation_labels == ("meets",)
 
 
 def test_a_column_of_marks_can_be_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedkge.errors import DataError
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import Experiment
 from fedkge.server import app
 from fedkge.simulations.cli.run_commands import write_flower_config
@@ -50,6 +50,27 @@ def test_the_command_that_an_error_names_goes_on_with_the_run(
     command = f"fedkge flower-config {stored} --folder {tmp_path / 'run'} --run ours --resume"
     assert first["resume_command"] == command
     assert Experiment.load(stored) == Experiment()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ('adversary.attacks=["active"]', "adversary.attacks: active cannot be scored in a deployment"),
+        ('adversary.attacks=["membership"]', "attack a simulation of the run"),
+        ("federation.start=alike", "a deployed client starts rows that are its own from its own secret"),
+    ],
+)
+def test_what_only_a_simulation_does_is_refused_by_the_config_and_by_the_server(
+    change: str, words: str, tmp_path: Path, served: list[dict[str, object]]
+) -> None:
+    with pytest.raises(SettingError, match=words):
+        write_flower_config(tmp_path / "run", tmp_path / "run.toml", sets=[change])
+    assert not (tmp_path / "run.toml").exists()
+    config = {"experiment": Experiment().override([change]).to_json(), "folder": str(tmp_path / "run")}
+    with pytest.raises(SettingError, match=words):
+        app.main(None, Context(1, 1, {}, RecordDict(), config))
+    assert not (tmp_path / "run").exists()
+    assert served == []
 
 
 def test_only_the_same_unfinished_run_goes_on(tmp_path: Path, served: list[dict[str, object]]) -> None:

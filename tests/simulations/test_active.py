@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,16 @@ import pytest
 from fedkge.attacks import Finding
 from fedkge.attacks.behaviours.acting_server import ActingServer
 from fedkge.attacks.membership.federated.games import Game
-from fedkge.errors import InputError, SettingError
-from fedkge.exchange import Download, decode
+from fedkge.attacks.membership.guesses import DECISIONS
+from fedkge.client.participant import Participant
+from fedkge.errors import FederationError, InputError, SettingError, UnknownNameError
+from fedkge.exchange import Download, Upload, decode
 from fedkge.experiment import Experiment
 from fedkge.simulations.runs import engines, tampered
-from fedkge.simulations.runs.run import divide, run
+from fedkge.simulations.runs.run import divide, result_of, resume, run
 from fedkge.simulations.runs.tampered import act, serve_actively
 from tests.simulations.conftest import PLAIN, TINY
+from tests.simulations.mishaps import Crash
 from tests.simulations.test_data_commands import fedkge
 
 Make = Callable[..., Experiment]
@@ -120,6 +124,18 @@ def test_same_seed_same_findings(tiny: Make, out: Path) -> None:
     assert first == second
     assert {finding.target for finding in first} == {1}
     assert first != serve_actively(tiny(*HARD, "seed=1"), out / "c", [0], first=2)
+
+
+@pytest.mark.parametrize("attack", ["active", "tampering"])
+def test_degrees_are_a_control_of_every_rigorous_guess(attack: str, tiny: Make, out: Path) -> None:
+    """As of `membership`: what the frequency of entities tells is no success of acting."""
+    findings = act(attack, tiny(*HARD), out, [1])
+    asked = {(f.metric, f.regime.split(", ")[1]) for f in findings if f.regime.startswith("repair, ")}
+    controls = [f for f in findings if f.regime.startswith("control: degrees, ")]
+    assert {f.protocol for f in controls} == {"rigorous"}
+    assert {(f.metric, f.regime.split(", ")[1]) for f in controls} == {
+        (metric, subset) for metric, subset in asked if metric != "accuracy" and metric not in DECISIONS
+    }
 
 
 # What it alters, and what it sees.
@@ -235,22 +251,78 @@ def test_rows_that_do_not_travel_are_not_possible(secret: Make, out: Path) -> No
     assert "run more rounds" in finding.note
 
 
+# What cannot be resumed.
+
+
+@pytest.mark.parametrize("attack", ["active", "tampering"])
+def test_a_run_in_which_somebody_acts_is_run_again_and_not_resumed(
+    attack: str, tiny: Make, out: Path
+) -> None:
+    """Whatever stops it: an honest continuation would be published as the run of an adversary."""
+
+    def crash(progress: Any) -> None:
+        if progress.round == 3:
+            raise Crash
+
+    with pytest.raises(Crash):
+        act(attack, tiny(*SPARSE), out, [1], observer=crash)
+    assert (out / "checkpoint" / "server.json").exists()
+    again = f"run it again: fedkge attack {out / 'experiment.toml'} --attack {attack}"
+    for read in (resume, result_of):
+        with pytest.raises(InputError, match=re.escape(again)):
+            read(out)
+    assert not (out / "summary.json").exists()
+    assert Experiment.load(out / "experiment.toml").adversary.colluders == (1,)
+    with pytest.raises(InputError, match=r"choose another --out$"):
+        run(tiny(*SPARSE), out)
+
+
+def test_the_message_of_a_run_that_stops_says_why_and_offers_nothing_in_vain(
+    tiny: Make, tmp_path: Path
+) -> None:
+    """Who drops out is drawn from the seed: going on would stop at the same place, whoever acts."""
+    experiment = tiny(*SPARSE, "federation.dropout=0.9")
+    with pytest.raises(FederationError) as honest:
+        run(experiment, tmp_path / "honest")
+    with pytest.raises(FederationError) as acting:
+        act("active", experiment, tmp_path / "acting", [])
+    assert str(honest.value) == str(acting.value)
+    assert "0 of 3 clients take part" in str(acting.value)
+    assert "federation.dropout = 0.9" in str(acting.value)
+    assert "resume" not in str(acting.value)
+
+
+def test_a_client_that_fails_is_named_and_no_resume_is_offered(
+    tiny: Make, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = Participant.train
+
+    def sometimes(self: Participant, download: Download) -> Upload:
+        if (self.client, download.round) == (0, 3):
+            raise RuntimeError("out of coffee")
+        return train(self, download)
+
+    monkeypatch.setattr(Participant, "train", sometimes)
+    with pytest.raises(
+        FederationError, match=r"2 of 3 clients answered.*out of coffee.*run it again"
+    ) as error:
+        act("active", tiny(*SPARSE, "federation.min_clients=3"), out, [])
+    assert "--resume" not in str(error.value)
+
+
 # What is refused, or not possible.
 
 
+@pytest.mark.parametrize("attack", ["active", "tampering"])
+@pytest.mark.parametrize("strategy", ["FedR", "Local", "Central"])
 @pytest.mark.parametrize("privacy", ["tiny", "secret"])
-def test_without_entity_rows_it_is_not_possible_and_the_run_is_honest(
-    privacy: str, request: pytest.FixtureRequest, out: Path
+def test_strategies_without_entity_rows_are_refused_before_anything_runs(
+    attack: str, strategy: str, privacy: str, request: pytest.FixtureRequest, out: Path
 ) -> None:
-    experiment = request.getfixturevalue(privacy)(*SPARSE, "federation.strategy=FedR", "federation.rounds=2")
-    findings = serve_actively(experiment, out / "a", [], protocols=("paper", "rigorous"))
-    assert [(f.protocol, f.metric, f.value) for f in findings] == [
-        ("paper", "accuracy", None),
-        ("rigorous", "auc", None),
-    ]
-    assert all("FedR shares no entity rows" in finding.note for finding in findings)
-    honest = run(experiment, out / "b").summary["result_hash"]
-    assert json.loads((out / "a" / "summary.json").read_text())["result_hash"] == honest
+    experiment = request.getfixturevalue(privacy)(*SPARSE, f"federation.strategy={strategy}")
+    with pytest.raises(SettingError, match=f"{strategy} shares no entity rows .*'{attack}' is not possible"):
+        act(attack, experiment, out, [0])
+    assert not out.exists()
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_runs(tiny: Make, out: Path) -> None:
@@ -267,7 +339,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs(tiny: Make, out: P
         act("tampering", tiny(*SPARSE), out, [])
     with pytest.raises(InputError, match="fedkge attack RUN_DIR --attack membership"):
         act("membership", tiny(*SPARSE), out)
-    with pytest.raises(InputError, match="those that do: tampering, active"):
+    with pytest.raises(UnknownNameError, match=r"known: active, .*reconstruction, tampering"):
         act("nothing", tiny(*SPARSE), out)
     assert not out.exists()
 
@@ -302,15 +374,12 @@ def test_the_command_runs_the_experiment_and_prints_findings(
 
 def test_the_command_prints_json_alone_and_names_a_free_folder(file: Path, tmp_path: Path) -> None:
     command = ("attack", file, "--attack", "active", "--protocol", "rigorous", "--json", "--quiet")
-    done = fedkge(*command, "--set", "federation.strategy=FedR", cwd=tmp_path)
+    done = fedkge(*command, "--set", "federation.rounds=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    (finding,) = json.loads(done.stdout)
-    assert (finding["attack"], finding["value"]) == ("active", None)
-    assert "FedR shares no entity rows" in finding["note"]
+    assert {finding["attack"] for finding in json.loads(done.stdout)} == {"active"}
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("acting-active")
-    assert "not possible" in (folder / "findings.csv").read_text()
 
 
 def test_bad_calls_are_one_line_that_names_the_remedy(file: Path, tmp_path: Path) -> None:
@@ -323,6 +392,27 @@ def test_bad_calls_are_one_line_that_names_the_remedy(file: Path, tmp_path: Path
             "active",
         ): f"fedkge attack {folder / 'experiment.toml'} --attack active",
         ("attack", file, "--attack", "membership"): "fedkge attack RUN_DIR --attack membership",
+        ("attack", file, "--attack", "nonsense"): "known: active, holdings, membership",
+        ("attack", tmp_path / "nothere.toml", "--attack", "active"): "no such experiment file",
+        ("attack", tmp_path / "nothere"): "no such folder",
+        (
+            "attack",
+            file,
+            "--attack",
+            "active",
+            "--out",
+            folder,
+        ): f"{folder} is not empty; choose another --out\n",
+        (
+            "attack",
+            file,
+            "--attack",
+            "active",
+            "--leak-ratio",
+            "0.5",
+        ): "--leak-ratio: for attacks on a recorded",
+        ("attack", file, "--attack", "active", "--beside", folder): "--beside: for attacks on a recorded run",
+        ("attack", file, "--attack", "active", "--no-plots"): "--plots/--no-plots: for attacks on a recorded",
     }
     for call, remedy in calls.items():
         done = fedkge(*call)

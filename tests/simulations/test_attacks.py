@@ -22,6 +22,7 @@ from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.exchange import Upload, decode
 from fedkge.experiment import Experiment, Settings
 from fedkge.server.transcript import Recording
+from fedkge.simulations.cli import attack_command
 from fedkge.simulations.report.charts.attack_plots import draw_budgets, draw_findings
 from fedkge.simulations.runs import engines
 from fedkge.simulations.runs import run as runs
@@ -268,6 +269,17 @@ def test_the_command_prints_findings(fede: RecordedRun) -> None:
     listed = fedkge("list", "attacks")
     assert "reconstruction" in listed.stdout
     assert "procrustes" in listed.stdout
+
+
+def test_what_is_read_is_printed_as_read(capsys: pytest.CaptureFixture[str]) -> None:
+    about = ("holdings", "rigorous", "uploads", "server", "", 0.0, 1, "relation rows", "holding AUC")
+    note = "read: rows travel by name"
+    for finding, last in (
+        (Finding(*about, 1.0, note=note), "read"),
+        (Finding(*about, 0.7, 0.6, 0.8, baseline=0.5, note="guessed"), "0.5000"),
+    ):
+        attack_command._show([finding])
+        assert capsys.readouterr().out.split()[-1] == last
 
 
 def test_a_report_side_by_side_knows_of_an_attack_on_one_of_its_runs(tiny: Tiny, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ LARGE = "data.dataset=synthetic:entities=1200,relations=4,triples=4800,jitter=3.
 
 def test_a_tampering_client_sees_the_others_repair(tiny, out):
     findings = areas(tamper(tiny(*LONG, *STRONG, LARGE), out, client=0, round=9), None)
+    assert list(out.parent.iterdir()) == [out]  # what was asked and watched is in the run's folder
+    assert (out / "tampering-0.json").is_file()
     assert findings["repair, all"].low > 0.5
     assert set(findings) >= {"score before tampering, all", "score after repair, all", "repair, entity-seen"}
 

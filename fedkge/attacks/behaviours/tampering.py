@@ -61,12 +61,15 @@ class Tampering:
     triples: Labels
     path: str = ""  # where the plan was read; what is watched is kept beside it
 
-    def save(self, path: Path) -> None:
+    def check(self) -> None:
         if self.round < 1 or not self.strength >= 0 or not self.triples:
             raise SettingError(
                 f"tampering in round {self.round} by {self.strength:g} with {len(self.triples)} triples: "
                 "expected a round from 1 on, a strength of at least 0 and at least one triple"
             )
+
+    def save(self, path: Path) -> None:
+        self.check()
         with staged(path) as part:
             part.write_text(json.dumps(asdict(self)), encoding="utf-8")
 

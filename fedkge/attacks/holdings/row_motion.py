@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.view import UNKNOWN, Rows, Snapshot, View
 
-__all__ = ["Motion", "masked_motion", "motion_of_all", "motion_of_one", "motion_of_pseudonyms", "own_counts"]
+__all__ = [
+    "Motion",
+    "masked_motion",
+    "mean_motion",
+    "motion_of_all",
+    "motion_of_one",
+    "motion_of_pseudonyms",
+    "motions_of_each",
+    "own_counts",
+]
 
 Names = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -38,6 +47,24 @@ def motion_of_one(view: View, table: str, target: int) -> Motion | None:
         (getattr(before, whole), getattr(after, local).get(target)) for before, after in _consecutive(view)
     ]
     return _motion([(start, stop) for start, stop in steps if start is not None and stop is not None])
+
+
+def motions_of_each(view: View, table: str) -> dict[int, Motion]:
+    """Of every client whose uploads are seen, a colluder's too."""
+    _, local = _PARTS[table]
+    clients = sorted({client for shot in view.rounds for client in getattr(shot, local)})
+    motions = {client: motion_of_one(view, table, client) for client in clients}
+    return {client: motion for client, motion in motions.items() if motion is not None}
+
+
+def mean_motion(motions: Sequence[Motion], names: Names) -> Values:
+    """(n,) how far each name's row moved in the mean; where a client has no such row, nothing moved."""
+    size = 1 + max(int(part.max(initial=0)) for part in (names, *(motion.names for motion in motions)))
+    total = np.zeros(size)
+    for motion in motions:
+        total[motion.names] += motion.largest
+    mean: Values = total[names] / max(len(motions), 1)
+    return mean
 
 
 def motion_of_all(view: View, table: str) -> Motion | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from fedkge.attacks.holdings.row_motion import (
     Names,
     Values,
     masked_motion,
+    mean_motion,
     motion_of_all,
-    motion_of_one,
     motion_of_pseudonyms,
+    motions_of_each,
     own_counts,
 )
 from fedkge.attacks.truth import Truth
@@ -31,8 +33,9 @@ class Holdings(Attack):
     """Guess how many triples of each relation or entity the others train on, from how far its row moves.
 
     Uploads in the open tell it of each client, sums of all clients together. The figure is Spearman's ρ of
-    the guess with the true counts. Guessing is the better of what 97.5 % of random orders stay below, and of
-    the colluders' own counts: on a random split these are nearly everyone's.
+    the guess with the true counts. Guessing is the best of what 97.5 % of random orders stay below, of the
+    colluders' own counts, and of how far the row moves for the other clients, where their uploads are open:
+    on a random split these are nearly everyone's.
     """
 
     every_round = True
@@ -76,15 +79,22 @@ class _Scoring:
             yield from self._of_sums()
 
     def _of_upload(self, target: int) -> Iterator[Finding]:
-        motion = motion_of_one(self.view, self.table, target)
+        motion = self._motions.get(target)
         if motion is None:
             yield self._impossible(target, "no two rounds in a row were recorded of this client")
             return
-        yield from self._counted(motion, [target], target, "upload")
+        others = [other for client, other in self._motions.items() if client != target]
+        guesses = {"the other clients' mean motion": mean_motion(others, motion.names)} if others else {}
+        yield from self._counted(motion, [target], target, "upload", guesses)
         held = np.zeros(len(self.labels))
         held[motion.names] = 1.0
         names = np.arange(len(self.labels))
-        yield self._held(Motion(names, held, motion.rounds), target, "upload", "read: rows travel by name")
+        note = "read: rows travel by name"
+        yield self._held(Motion(names, held, motion.rounds), target, "upload", note, is_read=True)
+
+    @cached_property
+    def _motions(self) -> Mapping[int, Motion]:
+        return motions_of_each(self.view, self.table)
 
     def _of_masked(self) -> Iterator[Finding]:
         pseudonyms = motion_of_pseudonyms(self.view, self.table)
@@ -107,7 +117,7 @@ class _Scoring:
         everyone = range(len(self.truth.clients))
         true = _true_counts(self.truth, self.table, labels, everyone)
         note = "which label a pseudonym stands for is not told, and counts are those of all clients"
-        yield from self._scored("sum, by pseudonym", motion.largest, true, None, None, note)
+        yield from self._scored("sum, by pseudonym", motion.largest, true, {}, None, note)
 
     def _of_sums(self) -> Iterator[Finding]:
         motion = motion_of_all(self.view, self.table)
@@ -119,60 +129,69 @@ class _Scoring:
         yield from self._counted(motion, targets, None, source)
         own = own_counts(self.view, self.table, motion.names)
         rest = Motion(motion.names, less_own(motion.largest, own, self.view.num_clients), motion.rounds)
-        yield from self._counted(rest, targets, None, f"{source} less the colluders' own", guess=False)
+        yield from self._counted(
+            rest, targets, None, f"{source} less the colluders' own", shows_guesses=False
+        )
         for target in targets:
             yield from self._counted(motion, [target], target, source)
             yield self._held(motion, target, source, "guessed: the sum is of all clients")
 
     def _counted(
-        self, motion: Motion, clients: Sequence[int], target: int | None, source: str, guess: bool = True
+        self,
+        motion: Motion,
+        clients: Sequence[int],
+        target: int | None,
+        source: str,
+        guesses: Mapping[str, Values] | None = None,
+        shows_guesses: bool = True,
     ) -> Iterator[Finding]:
         labels = [self.labels[name] for name in motion.names]
         true = _true_counts(self.truth, self.table, labels, clients)
-        own = own_counts(self.view, self.table, motion.names) if self.view.handed else None
-        yield from self._scored(source, motion.largest, true, own, target, shows_guess=guess)
+        guesses = dict(guesses or {})
+        if self.view.handed:
+            guesses["the colluders' own counts"] = own_counts(self.view, self.table, motion.names)
+        yield from self._scored(source, motion.largest, true, guesses, target, shows_guesses=shows_guesses)
 
     def _scored(
         self,
         source: str,
         guess: Values,
         true: Values,
-        own: Values | None,
+        guesses: Mapping[str, Values],
         target: int | None,
         note: str = "",
-        shows_guess: bool = True,
+        shows_guesses: bool = True,
     ) -> Iterator[Finding]:
         if len(true) < FEWEST or (true == true[0]).all():
             yield self._impossible(target, f"{len(true)} rows with counts that hardly differ have no order")
             return
         reach = random_reach(true, self.rng)
         notes = [f"97.5 % of random orders stay below {reach:.3f}"]
-        known = None if own is None else correlation(own, true)
-        if known is not None:
-            notes.append(f"the colluders' own counts reach {known[0]:.3f}")
+        reached = {name: correlation(values, true) for name, values in guesses.items()}
+        notes += [f"{name}: {known[0]:.3f}" for name, known in reached.items()]
         value, interval = correlation(guess, true)
         yield self._finding(
             target,
             value,
             regime=f"{self.table} rows, {source}",
             interval=interval,
-            baseline=max(reach, known[0] if known else reach),
+            baseline=max([reach, *(known for known, _ in reached.values())]),
             count=len(true),
             note="; ".join([*notes, *filter(None, [note])]),
         )
-        if known is not None and shows_guess:
+        for name, (known, around) in reached.items() if shows_guesses else ():
             yield self._finding(
                 target,
-                known[0],
-                regime=f"{self.table} rows, guess: the colluders' own counts",
-                interval=known[1],
-                baseline=max(reach, known[0]),  # a guess finds out nothing
+                known,
+                regime=f"{self.table} rows, guess: {name}",
+                interval=around,
+                baseline=max(reach, known),  # a guess finds out nothing
                 count=len(true),
                 note=notes[0],
             )
 
-    def _held(self, motion: Motion, target: int, source: str, note: str) -> Finding:
-        """Which labels the target holds: those whose rows move most."""
+    def _held(self, motion: Motion, target: int, source: str, note: str, is_read: bool = False) -> Finding:
+        """Which labels the target holds: those whose rows move most; nobody guesses what is read."""
         held = np.isin([self.labels[name] for name in motion.names], self._labels_of(target))
         regime = f"{self.table} rows, {source}"
         if held.all() or not held.any():
@@ -188,8 +207,8 @@ class _Scoring:
             value,
             "holding AUC",
             regime=regime,
-            interval=interval,
-            baseline=0.5,
+            interval=None if is_read else interval,
+            baseline=None if is_read else 0.5,
             count=len(held),
             note=note,
         )

@@ -10,6 +10,7 @@ from typing import ClassVar
 from fedkge.datasets.formats.container import Member
 from fedkge.datasets.graph import KnowledgeGraph, LabelledTriples
 from fedkge.datasets.split import Split
+from fedkge.errors import SettingError
 
 __all__ = ["Format", "GraphFiles", "Layout", "SplitFiles", "TripleFile"]
 
@@ -21,6 +22,14 @@ class Layout:
     columns: str | None = None  # as `Columns` reads it: 'htr', 'head,relation,tail,_,_', '0,1,2'
     header: bool | None = None  # None: look
 
+    def refuse(self, origin: str) -> None:
+        """Where the data have no columns, whatever the user says of them would be ignored."""
+        if self != Layout():
+            raise SettingError(
+                f"{origin} has no columns that could be named; leave out --columns (data.columns in an "
+                "experiment) and --header: they are for .tsv, .txt and .csv files of your own"
+            )
+
 
 class Format:
     """A format is one of the three kinds below; `suffixes` are the endings of its files, as '.tsv'."""
@@ -30,6 +39,8 @@ class Format:
 
 class TripleFile(Format):
     """A file holds labelled triples of one split: train.tsv, test.nt."""
+
+    has_columns: ClassVar[bool] = False  # whether what the user says of columns is heard
 
     def read(self, member: Member, scope: str, layout: Layout) -> LabelledTriples:
         """The triples; `scope` is the split, for names that mean nothing outside of the file."""

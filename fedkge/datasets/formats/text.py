@@ -42,6 +42,7 @@ class Text(TripleFile):
     """One triple a line, tab- or comma-separated."""
 
     suffixes = (".tsv", ".txt", ".csv")
+    has_columns = True
 
     def read(self, member: Member, scope: str, layout: Layout) -> LabelledTriples:
         del scope

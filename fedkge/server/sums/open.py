@@ -72,6 +72,7 @@ class OpenSums(Sums):
         self, round: int, clients: Sequence[int], tables: Tables, metadata: Mapping[str, Any], then: Then
     ) -> Steps:
         del then  # nothing needs preparing
+        self._check_present(round, clients)
         downloads = {
             client: Download(round, self._news(client, round - 1, tables), metadata) for client in clients
         }
@@ -86,6 +87,16 @@ class OpenSums(Sums):
             for name, table in tables.items()
         }
         return Steps(means, _training([upload.metadata for upload in replies.values()], replies), uploads)
+
+    def _check_present(self, round: int, clients: Sequence[int]) -> None:
+        """Refuse a round that too few are drawn for; who is drawn is chance, and the same after a resume."""
+        settings, known = self.messenger.settings, len(self.messenger.clients)
+        if len(clients) < min(settings.min_clients, known):
+            raise FederationError(
+                f"round {round}: {len(clients)} of {known} clients take part, as federation.fraction = "
+                f"{settings.fraction:g} and federation.dropout = {settings.dropout:g} drew them, but "
+                f"federation.min_clients is {settings.min_clients}; change one of them, and run again"
+            )
 
     def scores(self, round: int, tables: Tables, then: Then) -> Scores:
         del then

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedkge.errors import SettingError, UnknownNameError
+from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.simulations.cli.display import RunDisplay
 from fedkge.simulations.experiments.defaults import free_folder
 
@@ -59,7 +59,9 @@ def attack_recorded_run(
     out: Annotated[
         Path | None, typer.Option(help="A new folder for an experiment's run (default: runs/NAME-ATTACK-N).")
     ] = None,
-    plots: Annotated[bool, typer.Option(help="Also draw the findings.")] = True,
+    plots: Annotated[
+        bool | None, typer.Option("--plots/--no-plots", help="Also draw the findings (default: yes).")
+    ] = None,
     beside: Annotated[
         list[Path] | None, typer.Option(help="Another attacked run for the privacy–utility plot.")
     ] = None,
@@ -74,7 +76,8 @@ def attack_recorded_run(
     if protocol is not None and protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     chosen = [name for name in PROTOCOLS if protocol in (None, name)]
-    if folder.is_file():
+    if folder.is_file() or (folder.suffix == ".toml" and not folder.exists()):
+        _check_unused({"--leak-ratio": leak_ratio, "--plots/--no-plots": plots, "--beside": beside})
         acted = _act(folder, sets or (), out, attack or (), _clients(colluders), chosen, quiet)
         _print(*acted, as_json)
         return
@@ -89,11 +92,21 @@ def attack_recorded_run(
     beside_others = folder.resolve().parent
     if (beside_others / "comparison.json").exists():
         write_report([beside_others])
-    if plots:
+    if plots is not False:
         from fedkge.simulations.report.charts.attack_plots import draw_findings
 
         draw_findings(folder, findings, beside or ())
     _print(folder, findings, as_json)
+
+
+def _check_unused(options: Mapping[str, object]) -> None:
+    """Refuse options of attacks on what was recorded, where an experiment is run instead."""
+    given = [name for name, value in options.items() if value is not None and value != []]
+    if given:
+        raise SettingError(
+            f"{' and '.join(given)}: for attacks on a recorded run, fedkge attack RUN_DIR; an adversary that "
+            "acts in an experiment takes its options by --set adversary.options.ATTACK.KEY=VALUE"
+        )
 
 
 def _act(
@@ -111,6 +124,8 @@ def _act(
     from fedkge.simulations.runs.attacking import publish
     from fedkge.simulations.runs.tampered import ACTS, act
 
+    if not file.exists():
+        raise InputError(f"{file}: no such experiment file; give one that exists, or the folder of a run")
     if len(names) != 1:
         raise SettingError(
             f"{file}: an experiment is run with one attack that acts; name it: --attack {' or '.join(ACTS)}"
@@ -142,6 +157,13 @@ def _is_headline(finding: Finding) -> bool:
     return finding.metric in _HEADLINES
 
 
+def _guessing(finding: Finding) -> str:
+    """What guessing reaches; what was read off is no guess."""
+    if finding.baseline is not None:
+        return f"{finding.baseline:.4f}"
+    return "read" if finding.note.startswith("read:") else ""
+
+
 def _clients(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -170,7 +192,7 @@ def _show(findings: Sequence[Finding]) -> None:
         what = f"{finding.metric} ({finding.regime})" if finding.regime else finding.metric
         interval = "" if finding.low is None else f"{finding.low:.4f}–{finding.high:.4f}"
         value = f"{finding.value:.4f}"
-        guess = "" if finding.baseline is None else f"{finding.baseline:.4f}"
+        guess = _guessing(finding)
         where = (
             finding.protocol,
             finding.adversary,

@@ -127,7 +127,7 @@ def write_flower_config(
 ) -> None:
     """Write the run config with which `flwr run . --run-config FILE` runs an experiment."""
     experiment = _read(file, sets, None, None)
-    experiment.evaluation.check_deployed()
+    experiment.check_deployed()
     if roster is not None:
         _check_roster(roster, experiment.data.clients)
     from fedkge.agreement import run_name  # takes a while to import

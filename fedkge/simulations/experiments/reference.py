@@ -29,7 +29,7 @@ _NAMES: dict[str, Collection[str]] = {
     "training.optimizer": OPTIMIZERS,
     "training.loss": LOSSES,
     "federation.strategy": STRATEGIES,
-    "adversary.attacks": ATTACKS,
+    "adversary.attacks": [name for name, attack in ATTACKS.items() if not attack.acts],
     "privacy.dp.mode": ("off", *MECHANISMS),
     "clients.mode": ("off", *MECHANISMS),
 }

@@ -28,10 +28,7 @@ def check_attacks(
     for name in names or adversary.attacks:
         _attack(name, adversary)
         if ATTACKS[name].acts:
-            raise InputError(
-                f"attack '{name}' acts in a run of its own, and cannot attack what was recorded of an honest "
-                f"one; give it the experiment: fedkge attack {experiment} --attack {name}"
-            )
+            raise InputError(ATTACKS[name].refusal(name, experiment))
         if ATTACKS[name].every_round and adversary.record != "every":
             raise InputError(
                 f"attack '{name}' compares rounds, but adversary.record is \"{adversary.record}\"; "

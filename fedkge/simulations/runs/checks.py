@@ -18,6 +18,7 @@ from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
 from fedkge.server.app import check_strategy
 from fedkge.simulations.runs.attacking import check_attacks
+from fedkge.simulations.runs.run_folder import RunFolder, is_run
 from fedkge.simulations.scoring.shared_rows import check_union
 from fedkge.strategy import STRATEGIES, build_strategy, check_shared
 
@@ -45,10 +46,12 @@ def _names_of_workers(experiment: Experiment) -> Iterator[tuple[Registry[Any], s
             yield MECHANISMS, mode
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that has something in it."""
+def check_folder(folder: Path, resumable: bool = True) -> None:
+    """Refuse a folder that has something in it; `resumable` is whether the caller could go on with a run."""
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty; choose another --out, or go on with --resume {folder}")
+        goes_on = resumable and is_run(folder) and not RunFolder(folder).adversary
+        resume = f", or go on with --resume {folder}" if goes_on else ""
+        raise InputError(f"{folder} is not empty; choose another --out{resume}")
 
 
 def check_federation(experiment: Experiment, split: Split) -> None:

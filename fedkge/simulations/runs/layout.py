@@ -37,7 +37,7 @@ __all__ = ["divide", "is_secure", "lay_out", "node_configs", "pooled", "with_cli
 def divide(experiment: Experiment) -> Split:
     """The data of every client, as the experiment says."""
     data, seed = experiment.data, experiment.seed
-    source = load(data.dataset, data.columns)
+    source = load(data.dataset, _columns_of_dataset(experiment))
     rule = str(data.confidential)
     if isinstance(source, Split):
         default = DataSettings.model_fields["partition"].default  # nobody asked for it: take them as they are
@@ -45,6 +45,13 @@ def divide(experiment: Experiment) -> Split:
         return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
     graph = mark(source, rule, seed) if rule != "0.0" else source
     return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
+
+
+def _columns_of_dataset(experiment: Experiment) -> str | None:
+    """They may be those of clients' own files alone, where the dataset has a name."""
+    data = experiment.data
+    bring_own = any(client.data is not None for client in experiment.clients)
+    return None if bring_own and not Path(data.dataset).exists() else data.columns
 
 
 def _with_own_data(split: Split, experiment: Experiment) -> Split:
@@ -86,13 +93,15 @@ def pooled(split: Split) -> Split:
     return Split.single(graph)
 
 
-def lay_out(folder: Path, experiment: Experiment, split: Split) -> None:
-    """Write each client's data into a folder of its own, and what the run is."""
+def lay_out(folder: Path, experiment: Experiment, split: Split, adversary: str = "") -> None:
+    """Write each client's data into a folder of its own, and what the run is and who acts in it."""
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for client, graph in enumerate(split.clients):
             write_graph(RunFolder(folder).data(client), graph)
         run = {"run": f"{run_name(experiment, {})}-{secrets.token_hex(8)}"}
+        if adversary:
+            run["adversary"] = adversary
         (folder / "run.json").write_text(json.dumps(run) + "\n", encoding="utf-8")
         (folder / "environment.json").write_text(json.dumps(describe(), indent=2) + "\n", encoding="utf-8")
         (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")

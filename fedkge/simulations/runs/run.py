@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkge.attacks.behaviours.acting_server import ActingServer
+from fedkge.attacks.behaviours.tampering import Tampering
 from fedkge.attacks.recorded_run import keep_states
 from fedkge.client.models import MODELS
 from fedkge.client.participant import APART
@@ -36,7 +37,7 @@ from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.storage import storage_errors
 from fedkge.strategy import shared_by
 
-__all__ = ["RunResult", "divide", "result_of", "resume", "run", "run_or_resume"]
+__all__ = ["RunResult", "divide", "plan_file", "result_of", "resume", "run", "run_or_resume"]
 
 
 def run(
@@ -44,7 +45,7 @@ def run(
     folder: Path,
     observer: Observer | None = None,
     split: Split | None = None,
-    tampering: Mapping[int, Path] | None = None,
+    tampering: Mapping[int, Tampering] | None = None,
     track: Sequence[str] = (),
     server: ActingServer | None = None,
 ) -> RunResult:
@@ -55,20 +56,32 @@ def run(
         folder: a new or an empty one.
         observer: is told of every step.
         split: the clients' data, to spare dividing them again.
-        tampering: makes clients malicious, each by a plan of fedkge.attacks.behaviours.tampering.
+        tampering: makes clients malicious, each by its plan, which is kept in the folder.
         track: names of TRACKERS.
         server: makes the server malicious.
+
+    A run with a malicious party says so in its folder, and cannot be resumed.
     """
+    adversary = "tampering" if tampering else "active" if server else ""
     check_names(experiment)
     check_trackers(track)
-    check_folder(folder)
+    check_folder(folder, resumable=not adversary)
     split = split or divide(experiment)
     experiment = with_clients(experiment, split)
     if experiment.federation.strategy == "Central":
         split = pooled(split)
     check_federation(experiment, split)
-    lay_out(folder, experiment, split)
-    return _serve(experiment, folder, observer, track, tampering=tampering or {}, server=server)
+    for plan in (tampering or {}).values():
+        plan.check()
+    lay_out(folder, experiment, split, adversary)
+    for client, plan in (tampering or {}).items():
+        plan.save(plan_file(folder, client))
+    return _serve(experiment, folder, observer, track, tampering=tuple(tampering or ()), server=server)
+
+
+def plan_file(folder: Path, client: int) -> Path:
+    """Where a malicious client of a run finds its plan."""
+    return folder / f"tampering-{client}.json"
 
 
 def resume(
@@ -80,6 +93,8 @@ def resume(
     """Go on with a run from its last checkpoint; an experiment that is given must be the run's."""
     check_trackers(track)
     begun = RunFolder.read(folder)
+    if begun.adversary:
+        raise InputError(f"{folder}: {begun.remedy}")
     stored = begun.load_experiment()
     if experiment is not None and experiment_hash(experiment) != experiment_hash(stored):
         raise InputError(
@@ -109,19 +124,19 @@ def _serve(
     observer: Observer | None,
     track: Sequence[str],
     resumed: bool = False,
-    tampering: Mapping[int, Path] | None = None,
+    tampering: Sequence[int] = (),
     server: ActingServer | None = None,
 ) -> RunResult:
     folder = folder.resolve()
-    name = RunFolder(folder).run_name
+    name, command = RunFolder(folder).run_name, "" if RunFolder(folder).adversary else None
     run_id = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "little")
     states = folder / "clients" / f"run-{name}"
-    nodes = node_configs(folder, experiment, tampering or {})
+    nodes = node_configs(folder, experiment, {client: plan_file(folder, client) for client in tampering})
     with (
         tracked(track, experiment, folder, observer) as watch,
         open_grid(run_id, experiment.to_json(), nodes, experiment.engine) as grid,
     ):
-        summary = serve(grid, experiment, folder, watch, resumed, run=name, federate=server or Federation)
+        summary = serve(grid, experiment, folder, watch, resumed, name, command, server or Federation)
         watch.end(summary)
     if is_secure(experiment):
         summary["utility"]["per_client"] = _scores_of_clients(states, experiment.data.clients)

@@ -63,6 +63,21 @@ class RunFolder:
             raise DataError(f"{self.path / 'run.json'}: no name of a run; {_REMEDY}")
         return name
 
+    @property
+    def adversary(self) -> str:
+        """The attack that acts in the run, "active" or "tampering"; empty where all are honest."""
+        return _json(self.path / "run.json").text("adversary") or ""
+
+    @property
+    def remedy(self) -> str:
+        """How to finish the run if it stopped."""
+        if not self.adversary:
+            return f"finish it with --resume {self.path}"
+        return (
+            f"'{self.adversary}' acts in it, and what goes on would be honest, so that it cannot be resumed; "
+            f"run it again: fedkge attack {self.path / 'experiment.toml'} --attack {self.adversary}"
+        )
+
     # Settings and results.
 
     @property
@@ -267,9 +282,7 @@ def result_of(folder: Path) -> RunResult:
     """A run that ended earlier."""
     run = RunFolder.read(folder)
     if not run.is_finished:
-        raise InputError(
-            f"{folder}: no finished run (it has no summary.json); finish it with --resume {folder}"
-        )
+        raise InputError(f"{folder}: no finished run (it has no summary.json); {run.remedy}")
     return RunResult(folder, dict(run.summary.content))
 
 

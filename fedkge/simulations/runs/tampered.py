@@ -15,7 +15,7 @@ from fedkge.attacks.coalition import check_colluders
 from fedkge.attacks.findings import Finding
 from fedkge.attacks.membership.federated.acting import ActiveMembership, TamperedMembership
 from fedkge.attacks.membership.federated.games import Game, game_about
-from fedkge.attacks.membership.federated.in_federation import findings_of
+from fedkge.attacks.membership.federated.in_federation import findings_of, with_control
 from fedkge.attacks.membership.guesses import Values, loss_attack
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import Snapshot, View
@@ -26,7 +26,7 @@ from fedkge.experiment import Experiment, options_of
 from fedkge.seeding import draw
 from fedkge.server.progress import Observer
 from fedkge.simulations.runs.layout import is_secure, with_clients
-from fedkge.simulations.runs.run import divide, run
+from fedkge.simulations.runs.run import divide, plan_file, run
 from fedkge.strategy import shared_by
 
 __all__ = ["ACTS", "act", "serve_actively", "tamper"]
@@ -52,18 +52,16 @@ def act(
         protocols: "paper", "rigorous" or both.
         observer: is told of every step.
     """
+    ATTACKS[name]  # an unknown name raises
     if name not in ACTS:
         raise InputError(
             f"attack '{name}' works on what a run recorded; run the experiment with --set "
             f"adversary.record=every, then: fedkge attack RUN_DIR --attack {name}"
-            if name in ATTACKS
-            else f"attack '{name}' does not act; those that do: {', '.join(ACTS)}"
         )
-    chosen = experiment.adversary.colluders if colluders is None else colluders
-    honest = experiment.adversary.model_copy(update={"attacks": ()})
-    return ACTS[name](
-        experiment.model_copy(update={"adversary": honest}), folder, chosen, protocols, observer
-    )
+    chosen = tuple(experiment.adversary.colluders if colluders is None else colluders)
+    adversary = experiment.adversary.model_copy(update={"attacks": (), "colluders": chosen})
+    experiment = experiment.model_copy(update={"adversary": adversary})
+    return ACTS[name](experiment, folder, chosen, protocols, observer)
 
 
 def tamper(
@@ -76,16 +74,14 @@ def tamper(
     observer: Observer | None = None,
 ) -> list[Finding]:
     """Run an experiment with one client that tampers with a round, and score what it learns."""
-    _check_entities(experiment)
+    _check_entities(experiment, "tampering")
     _check_round(experiment, client, round)
     split = divide(experiment)
     truth = Truth(split.clients)
     game = _questions(truth, client, draw(experiment.seed, _ASK, client))
     plan = Tampering(round, strength, _labels(truth, game))
-    path = folder.with_name(f"{folder.name}-tampering.json")
-    plan.save(path)
-    run(experiment, folder, observer, split=split, tampering={client: path})
-    watched = Tampering.load(path).watched()
+    run(experiment, folder, observer, split=split, tampering={client: plan})
+    watched = Tampering.load(plan_file(folder, client)).watched()
     passive, pushed, after = (watched.at(round + later) for later in range(3))
     signals = {
         "score before tampering": passive,
@@ -115,8 +111,8 @@ def serve_actively(
     """Run an experiment with a server that pushes triples apart in every second round from `first` on.
 
     In the open it asks about each client by itself, under secure aggregation about all others together.
-    Where no entity rows travel it has nothing to push: the run is honest, and the finding says why.
     """
+    _check_entities(experiment, "active")
     split = divide(experiment)
     truth, experiment = Truth(split.clients), with_clients(experiment, split)
     check_colluders(colluders, len(truth.clients))
@@ -125,14 +121,6 @@ def serve_actively(
     parties = " + ".join(["server", *(f"client {client}" for client in colluders)])
     name = "sums after acting" if secure else "uploads after acting"
     view = _view(experiment, name, parties, tuple(truth.entity_ids), len(truth.clients))
-    why = _encodes(experiment)
-    if not _shares_entities(experiment):
-        why = (
-            f"{experiment.federation.strategy} shares no entity rows that a server could push apart; use FedE"
-        )
-    if why:
-        run(experiment, folder, observer, split=split)
-        return _impossible("active", view, None, protocols, why)
     if secure and not colluders:
         raise SettingError(
             "adversary.colluders: under secure aggregation rows have pseudonyms, so that a server by itself "
@@ -183,9 +171,9 @@ def _scored(
         why = f"of {len(game)} triples that could be pushed apart, none or all are members; run more rounds"
         yield from _impossible(attack, view, target, protocols, why)
         return
+    guesses = {name: loss_attack(-values) for name, values in signals.items()}
     for protocol in protocols:
-        for name, values in signals.items():
-            guess = loss_attack(-values)
+        for name, guess in with_control(guesses, game, protocol).items():
             yield from findings_of(guess, game, view, target, protocol, rng, name, note, attack)
 
 
@@ -203,29 +191,19 @@ def _impossible(
 # What is refused.
 
 
-def _shares_entities(experiment: Experiment) -> bool:
-    return "entity" in shared_by(experiment.federation)
-
-
-def _encodes(experiment: Experiment) -> str:
-    """Why rows that are pushed apart say nothing of triples; empty of a shallow model."""
-    name = experiment.model.name
-    if not MODELS[name].has_encoder:
-        return ""
-    return (
-        f"{name} scores what a client's own encoder makes of rows, and who does not have it cannot tell "
-        "which way to push them"
-    )
-
-
-def _check_entities(experiment: Experiment) -> None:
-    if not _shares_entities(experiment):
+def _check_entities(experiment: Experiment, attack: str) -> None:
+    federation = experiment.federation
+    if "entity" not in shared_by(federation):
         raise SettingError(
-            f"federation.strategy: {experiment.federation.strategy} shares no entity rows to tamper with, so "
-            "that 'tampering' is not possible; use FedE"
+            f"federation.strategy: {federation.strategy} shares no entity rows to push apart, so that "
+            f"'{attack}' is not possible; use FedE"
         )
-    if why := _encodes(experiment):
-        raise SettingError(f"model.name: {why}, so that 'tampering' is not possible")
+    name = experiment.model.name
+    if MODELS[name].has_encoder:
+        raise SettingError(
+            f"model.name: {name} scores what a client's own encoder makes of rows, and who does not have it "
+            f"cannot tell which way to push them, so that '{attack}' is not possible; use a shallow model"
+        )
 
 
 def _check_round(experiment: Experiment, client: int, round: int) -> None:

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from fedkge.attacks import ATTACKS
 from fedkge.attacks.holdings.rank_correlation import correlation, random_reach
+from fedkge.attacks.holdings.row_motion import Motion, mean_motion
 from fedkge.attacks.holdings.triple_counts import Holdings, less_own
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, Handover, Movement, Rows, Snapshot, View
@@ -169,15 +170,41 @@ def test_where_all_hold_the_same_the_colluders_counts_do_as_well():
     assert guess.is_at_chance  # a guess is no leak
 
 
-def test_a_server_without_colluders_is_compared_with_random_orders():
+def test_a_server_without_colluders_is_compared_with_random_orders_and_with_other_clients():
     truth = truth_with(counts := skewed())
     findings = assess(open_view(truth, np.sqrt(counts), colludes=False), truth)
     finding = rho(findings, 1, "upload")
     assert 0.3 < finding.baseline < 0.6
     assert finding.low > finding.baseline
-    assert not any("guess" in f.regime for f in findings)
+    guesses = {f.regime for f in findings if "guess" in f.regime}
+    assert guesses == {"relation rows, guess: the other clients' mean motion"}
     assert {f.target for f in findings} == {0, 1, 2}
     assert [f.value for f in findings if f.target == 0] == [None]  # it uploaded nothing here
+
+
+def test_where_all_hold_the_same_the_other_clients_tell_as_much_of_one_as_its_own_upload():
+    """An even split: a server that averages the others' uploads knows as much, and the finding says so."""
+    counts = np.tile(np.arange(1, 21), (3, 1))
+    truth = truth_with(counts)
+    noisy = counts * np.random.default_rng(2).uniform(0.7, 1.3, size=counts.shape)
+    finding = rho(assess(open_view(truth, noisy, colludes=False), truth), 1, "upload")
+    assert finding.value > 0.8
+    assert finding.is_at_chance
+    assert "the other clients' mean motion" in finding.note
+    skew = skewed()
+    truth = truth_with(skew)
+    finding = rho(assess(open_view(truth, np.sqrt(skew), colludes=False), truth), 1, "upload")
+    assert not finding.is_at_chance
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=9, unique=True), min_size=1, max_size=5))
+def test_a_mean_motion_counts_rows_that_a_client_lacks_as_unmoved(clients):
+    motions = [Motion(np.array(names), np.arange(1.0, 1 + len(names)), 1) for names in clients]
+    moved = [
+        dict(zip(names, motion.largest, strict=True)) for names, motion in zip(clients, motions, strict=True)
+    ]
+    expected = [np.mean([rows.get(name, 0.0) for rows in moved]) for name in range(12)]
+    assert mean_motion(motions, np.arange(12)) == pytest.approx(expected)
 
 
 def test_what_a_client_holds_is_read_off_the_names_of_its_rows():
@@ -193,6 +220,8 @@ def test_what_a_client_holds_is_read_off_the_names_of_its_rows():
     findings = assess(replace(view, rounds=shots), truth)
     held = {f.target: f for f in findings if f.metric == "holding AUC"}
     assert held[1].value == 1.0
+    assert held[1].note.startswith("read:")
+    assert (held[1].baseline, held[1].low, held[1].high) == (None, None, None)  # nobody guessed
     assert held[2].value is None
     assert "holds every one" in held[2].note
 

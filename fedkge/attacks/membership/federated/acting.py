@@ -11,6 +11,7 @@ from fedkge.attacks.attack import Attack, Protocol
 from fedkge.attacks.findings import Finding
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import View
+from fedkge.errors import InputError
 from fedkge.experiment import Settings
 
 __all__ = ["ActingAttack", "ActiveMembership", "TamperedMembership"]
@@ -23,10 +24,8 @@ class ActingAttack(Attack):
     name: ClassVar[str]  # in ATTACKS
 
     def assess(self, view: View, truth: Truth, protocol: Protocol, rng: np.random.Generator) -> list[Finding]:
-        del truth, rng
-        name, metric = self.name, "accuracy" if protocol == "paper" else "auc"
-        note = f"nobody acted in this run; run one: fedkge attack EXPERIMENT.toml --attack {name}"
-        return [Finding.of(name, protocol, view, None, metric, None, note=note)]
+        del view, truth, protocol, rng
+        raise InputError(self.refusal(self.name))
 
 
 class ActiveMembership(ActingAttack):

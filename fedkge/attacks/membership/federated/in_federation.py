@@ -20,7 +20,7 @@ from fedkge.attacks.membership.scores import measures_of
 from fedkge.attacks.truth import Truth
 from fedkge.attacks.view import UNKNOWN, View
 
-__all__ = ["CHANCE", "SUBSETS", "Membership", "Played", "findings_of", "play"]
+__all__ = ["CHANCE", "SUBSETS", "Membership", "Played", "findings_of", "play", "with_control"]
 
 Ids = NDArray[np.int64]
 
@@ -46,10 +46,7 @@ class Membership(Attack):
                 metric = "accuracy" if protocol == "paper" else "auc"
                 findings.append(Finding.of("membership", protocol, view, target, metric, None, note=played))
                 continue
-            guesses = dict(played.guesses)
-            if protocol == "rigorous":
-                guesses["control: degrees"] = loss_attack(played.game.answers.degree)
-            for signal, guess in guesses.items():
+            for signal, guess in with_control(played.guesses, played.game, protocol).items():
                 findings += findings_of(guess, played.game, view, target, protocol, rng, signal, played.note)
         return findings
 
@@ -86,6 +83,12 @@ def play(view: View, truth: Truth, target: int | None, rng: np.random.Generator)
     values = signals_of(view, asked.among(possible), sight, rng)
     guesses = {signal: loss_attack(logistic_loss(value)) for signal, value in values.items()}
     return Played(playable, guesses, f"{len(playable)} of {len(game)} triples can be asked about")
+
+
+def with_control(guesses: Mapping[str, Guess], game: Game, protocol: Protocol) -> dict[str, Guess]:
+    """The guesses, and beside rigorous ones what the frequency of entities alone would tell."""
+    control = {"control: degrees": loss_attack(game.answers.degree)} if protocol == "rigorous" else {}
+    return {**guesses, **control}
 
 
 def findings_of(
