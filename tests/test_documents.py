@@ -139,7 +139,7 @@ def test_the_picture_of_the_readme_can_be_drawn_again(toured: list[dict[str, obj
     for path in (reader / "one.svg", reader / "two.svg"):
         draw(reader / "runs" / "compared", path)
     drawn = (reader / "one.svg").read_text(encoding="utf-8")
-    words = ("Local", "FedE", "FedR", "gain: test MRR", "sends no rows", "not attacked")
+    words = ("Local", "FedE", "FedR", "gain: MRR, own | all filter", "sends no rows", "not attacked")
     assert all(f"<!-- {name} -->" in drawn for name in words)
     assert "<!-- not possible -->" not in drawn
     assert drawn == (reader / "two.svg").read_text(encoding="utf-8")
