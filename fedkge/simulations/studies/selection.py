@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from fedkge.errors import InputError, SettingError, UnknownNameError
@@ -9,11 +10,13 @@ from fedkge.simulations.studies.cells import TableCell
 
 __all__ = ["select"]
 
+_BETWEEN_WISHES = re.compile(",(?=[^,]*=)")  # a value may have a comma: method=sound, pretrained
+
 
 def select(cells: Sequence[TableCell], wishes: Iterable[str]) -> list[TableCell]:
     """The cells that meet every wish; several values of one key are alternatives."""
     wanted: dict[str, set[str]] = {}
-    for wish in (part.strip() for text in wishes for part in text.split(",")):
+    for wish in (part.strip() for text in wishes for part in _BETWEEN_WISHES.split(text)):
         key, equals, value = (part.strip() for part in wish.partition("="))
         if not equals or not value:
             raise SettingError(f"--only '{wish}': expected key=value, such as dataset=DDB14,clients=5")

@@ -79,6 +79,14 @@ def test_wishes_are_met_together_and_values_of_a_key_are_alternatives():
     assert select(CELLS, ["dataset=DDB14", " clients = 10 ,clients=5"]) == CELLS[:2]
 
 
+def test_a_wished_value_may_have_a_comma():
+    cells = [
+        TableCell({"method": method, "clients": 5}, lambda cache: [])
+        for method in ("sound", "sound, pretrained")
+    ]
+    assert select(cells, ["method=sound, pretrained,clients=5"]) == cells[1:]
+
+
 @pytest.mark.parametrize(
     ("wish", "error", "words"),
     [
