@@ -16,8 +16,8 @@ from fedkge.attacks.reconstruction.as_published import trr_from_err
 from fedkge.attacks.reconstruction.scoring import decoys, score
 from fedkge.attacks.reconstruction.variants import Procrustes, Reconstruction
 from fedkge.attacks.truth import Truth
-from fedkge.client.models import MODELS
 from tests.attacks import planted
+from tests.contracts.model import SHALLOW
 
 
 def assess(view: View, truth: Truth, protocol: str, attack: type[Attack] = Reconstruction) -> list[Finding]:
@@ -30,7 +30,7 @@ def value(findings: list[Finding], metric: str, regime: str = "", target: int = 
     return found.value
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", SHALLOW)
 def test_planted_triples_are_found_exactly(name: str) -> None:
     view, truth = planted.global_view(planted.planted_tables(name, np.random.default_rng(1)), name)
     paper = assess(view, truth, "paper")

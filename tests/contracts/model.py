@@ -13,7 +13,7 @@ from fedkge.client.kernels.comparisons import compare
 from fedkge.client.kernels.fused import ROWS
 from fedkge.client.kernels.gradients import Objective, triple_gradients
 from fedkge.client.kernels.losses import LOSSES, loss_per_triple
-from fedkge.client.models import Model, build_model
+from fedkge.client.models import MODELS, Model, build_model
 from fedkge.client.training.autograd import AutogradStep
 from fedkge.client.training.loop import Step, build_step
 from fedkge.client.training.negatives import Batch
@@ -26,6 +26,8 @@ from tests.client.conftest import random_graph
 
 MARGIN = 2.0
 RATE = 2.0**12
+# What private training and attackers take: rows are all that is scored, by a query.
+SHALLOW = sorted(name for name, kind in MODELS.items() if kind.has_query and not kind.has_encoder)
 
 
 class ModelContract:

@@ -25,6 +25,7 @@ from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError, UnknownNameError
 from fedkge.experiment import DPSettings, ModelSettings, Settings, TrainingSettings
+from tests.contracts.model import SHALLOW
 
 SECRET = bytes(range(32))
 SMALL = TrainingSettings(
@@ -195,7 +196,7 @@ def test_models_whose_gradients_cannot_be_bounded_are_refused(mode: str, model, 
 
 
 def test_every_shallow_model_is_accepted(marked) -> None:
-    for name in (name for name, kind in MODELS.items() if not kind.has_encoder):
+    for name in SHALLOW:
         Sound(DPSettings(mode="sound")).check(MODELS[name], marked, SMALL)
 
 

@@ -9,17 +9,25 @@ from hypothesis import strategies as st
 
 from fedkge.client.kernels.gradients import Objective, TripleGradients, triple_gradients
 from fedkge.client.kernels.losses import LOSSES
-from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models import Model, build_model
 from fedkge.client.privacy.clipping import clip
 from fedkge.client.privacy.norms import triple_norms
 from fedkge.client.training.negatives import Batch
 from fedkge.experiment import ModelSettings
 from tests.client.conftest import random_graph
 from tests.client.privacy.conftest import single
-from tests.contracts.model import MARGIN, autograd, mixed_batch, one_negative, shared_batch, tail_batch
+from tests.contracts.model import (
+    MARGIN,
+    SHALLOW,
+    autograd,
+    mixed_batch,
+    one_negative,
+    shared_batch,
+    tail_batch,
+)
 
 BATCHES = (tail_batch(), mixed_batch(), one_negative(), shared_batch())
-CASES = [(name, norm) for name in MODELS for norm in ((1, 2) if name.startswith("Trans") else (1,))]
+CASES = [(name, norm) for name in SHALLOW for norm in ((1, 2) if name.startswith("Trans") else (1,))]
 
 
 def perturbed(name: str, norm: int = 1, dim: int = 6, entities: int = 30) -> Model:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import EpochPlan, PrivateResult, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.paper import PaperStep
@@ -18,6 +18,7 @@ from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
+from tests.contracts.model import SHALLOW
 
 SECRET = bytes(range(32))
 SMALL = TrainingSettings(batch_size=16, negatives=3, learning_rate=0.05, optimizer="SGD")
@@ -79,7 +80,7 @@ def test_the_same_secret_gives_the_same_bits_and_another_does_not(mode: str, opt
         assert (tables[0][name] != tables[2][name]).all()
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", SHALLOW)
 def test_every_model_trains_soundly(name: str, marked) -> None:
     model, result = train(marked, name=name, epochs=1)
     assert all(np.isfinite(table).all() for table in model.tables.values())
