@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkge.attacks.behaviours.tampering import Tampering, apart, numbered, push_apart
-from fedkge.client import MODELS, build_model
+from fedkge.client import build_model
 from fedkge.datasets import Synthetic
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings
+from tests.contracts.model import SHALLOW
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_no_entity_is_pushed_twice(count, entities, seed):
     assert sum(map(len, ends)) == len(set().union(*ends))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SHALLOW)
 def test_pushing_lowers_every_score(graph, name):
     model = build_model(ModelSettings(name=name, dim=8), graph, 0)
     triples = graph.train[apart(graph.train.astype(np.int64), graph.num_entities, np.random.default_rng(0))]
