@@ -188,6 +188,35 @@ def leakage() -> Rows:
         ]
 
 
+def encoder_leakage() -> Rows:
+    cells = kept("encoder-leakage", "quick")
+    ways = ("input rows", "encoded")
+    yield [
+        "model (decoder)",
+        "test MRR",
+        "TRR: input (guessing)",
+        "TRR: encoded",
+        "AUC: input",
+        "AUC: encoded",
+        "AUC: own",
+    ]
+    for model, decoder, beside in (
+        cells.frame[["model", "decoder", "share"]].drop_duplicates().values.tolist()
+    ):
+        beside = None if pd.isna(beside) else beside
+        rows = cells.frame[(cells.frame["model"] == model) & (cells.frame["decoder"] == decoder)]
+        rows = rows[rows["share"].isna() if beside is None else rows["share"] == beside]
+        values = rows.groupby("metric")["measured"].mean()
+        trr, area = ([f"{name}, {way}" for way in ways] for name in ("TRR", "membership AUC"))
+        yield [
+            (f"{model} ({decoder})" if model != decoder else model) + (", weights shared" if beside else ""),
+            share(values["MRR"]),
+            f"{share(values[trr[0]])} ({share(values['TRR by guessing, input rows'])})",
+            *(share(values[name]) if name in values else "" for name in (trr[1], *area)),
+            share(values["membership AUC, own scores"]),
+        ]
+
+
 def trade_off() -> Rows:
     yield ["method", "mode", "MRR", "Hits@10 % (paper)", "MR (paper)", "ε"]
     frame = kept("dpkge-link-prediction", "quick").frame.sort_values("mrr", ascending=False)
@@ -404,6 +433,7 @@ TABLES = {
     "fedr-table-1": DocumentTable("fedr-reconstruction", "full", fedr_table_1),
     "fedr-table-4": DocumentTable("fedr-reconstruction", "full", fedr_table_4),
     "leakage-over-epsilon": DocumentTable("leakage-over-epsilon", "quick", leakage),
+    "encoder-leakage": DocumentTable("encoder-leakage", "quick", encoder_leakage),
     "dpkge-trade-off": DocumentTable("dpkge-link-prediction", "quick", trade_off),
     "privacy-utility-FB15k-237": DocumentTable(
         "privacy-utility", "full", partial(private_utility, "FB15k-237")

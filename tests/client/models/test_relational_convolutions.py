@@ -11,13 +11,14 @@ from torch import Tensor
 
 from fedkge.client.models import MODELS, Model
 from fedkge.client.models.relational_convolutions import RGCN, CompGCN
+from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.client.training.evaluate import measure
 from fedkge.client.training.loop import train
 from fedkge.client.training.ranks import rank
-from fedkge.datasets import load_graph
+from fedkge.datasets import load_graph, mark
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
-from fedkge.experiment import ModelSettings, TrainingSettings
+from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
 from tests.contracts.model import ExtensionContract
 
@@ -157,3 +158,12 @@ def test_an_unknown_decoder_or_composition_is_refused() -> None:
     for options in ({"decoder": "RotatE"}, {"composition": "add"}, {"layers": 0}):
         with pytest.raises(SettingError, match=rf"^model\.options\.{next(iter(options))}: "):
             CompGCN.build(ModelSettings(dim=4, options=options), graph, 0)
+
+
+@pytest.mark.parametrize("name", ["R-GCN", "CompGCN"])
+@pytest.mark.parametrize("mode", list(MECHANISMS))
+def test_private_training_refuses_it_and_says_what_would_be_sound(name: str, mode: str) -> None:
+    graph = mark(load_graph("Nations"), "0.5")
+    reason = "one triple reaches many rows.*frozen encoder.*bounded number of neighbours.*bounded degree"
+    with pytest.raises(SettingError, match=reason):
+        mechanism_of(DPSettings(mode=mode)).check(MODELS[name], graph, TrainingSettings())
