@@ -61,13 +61,18 @@ def table(
 
 def page(kind: str, origin: Origin, rows: str) -> str:
     """The file that keeps a table: where it comes from, for readers and for tests, and its lines."""
-    packages = ", ".join(f"{name} {version}" for name, version in sorted((origin.packages or {}).items()))
     machine = ", ".join(f"{name}: {value}" for name, value in sorted((origin.machine or {}).items()))
+    versions = {
+        "fedkge": origin.fedkge,
+        "Python": origin.python,
+        **dict(sorted((origin.packages or {}).items())),
+    }
+    known = [f"{name} {version}" for name, version in versions.items() if version]
+    made_with = ", ".join([f"{origin.day}, code of commit {origin.place}", *known])
     kept = {"digest": digest(rows), "kind": kind, "origin": origin.to_json()}
     return (
         f"# What views tell: {kind}\n\n`{origin.command}`\n\n"
-        f"{origin.day}, code of commit {origin.place}, fedkge {origin.fedkge}, Python {origin.python}, "
-        f"{packages}; {machine}. Nothing here is edited by hand.\n\n"
+        f"{made_with}{machine and '; '}{machine}. Nothing here is edited by hand.\n\n"
         f"<!-- {json.dumps(kept, sort_keys=True)} -->\n\n{rows}"
     )
 
