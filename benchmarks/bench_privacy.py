@@ -30,8 +30,8 @@ from fedkge.client.models import build_model
 from fedkge.client.privacy.noise import choose_noise
 from fedkge.client.privacy.normals import Keystream
 from fedkge.client.privacy.sound import SoundStep
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 

@@ -34,8 +34,9 @@ from fedkge.client.kernels.losses import find_loss, slopes
 from fedkge.client.kernels.pairwise import add_both_gradients, compare_all
 from fedkge.client.kernels.scatter import group, in_order
 from fedkge.client.models import build_model
-from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.loop import train
 from fedkge.client.training.negatives import NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import KnowledgeGraph, load_graph, partition
 from fedkge.experiment import ModelSettings, TrainingSettings
 

@@ -138,8 +138,13 @@ class TrainingSettings(Settings):
     """How a client trains; the defaults are the FedR paper's."""
 
     section = "training"
+    type: Literal["negatives", "KvsAll"] = Field(
+        default="negatives",
+        description="`negatives`: each triple against some false ones; `KvsAll`: each question (h, r) of the "
+        "train triples once against all entities, by binary cross-entropy (Ruffinelli et al., 2020)",
+    )
     local_epochs: int = Field(default=3, ge=1, description="over a client's own triples, in each round")
-    batch_size: int = Field(default=512, ge=1, description="triples in a step")
+    batch_size: int = Field(default=512, ge=1, description="triples in a step; under `KvsAll`, questions")
     negatives: int = Field(default=256, ge=1, description="false triples that each true one is held against")
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False, description="of the optimiser")
     optimizer: str = Field(default="Adam", description="`LazyAdam` leaves rows without a gradient alone")
@@ -158,7 +163,24 @@ class TrainingSettings(Settings):
         description="how much the self-adversarial loss favours hard negatives",
     )
     corrupt: Literal["tail", "head", "both"] = Field(
-        default="tail", description="which end of a triple negatives replace"
+        default="tail",
+        description="which end of a triple negatives replace, or questions of `KvsAll` ask for",
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="ε of `KvsAll`: targets y become (1 − ε) y + ε / entities",
+    )
+    label_spread: Literal["smoothing", "one"] = Field(
+        default="smoothing",
+        description="`one`: y become (1 − ε) y + 1 / entities, as in the code of ConvE, LibKGE and NoGE",
+    )
+    max_gradient_norm: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="clips the gradient of all parameters together, before a strategy's term is added",
     )
     sampler: Literal["uniform", "bernoulli"] = Field(
         default="uniform",
@@ -201,6 +223,11 @@ class FederationSettings(Settings):
     weighting: Literal["holders", "triples"] = Field(
         default="holders",
         description="the mean over holders, or weighted by their triples (without secure aggregation)",
+    )
+    sync: Literal["round", "at-evaluation", "never"] = Field(
+        default="round",
+        description="when training goes on from the mean: `round`: always; `at-evaluation`: after each "
+        "validation, from their own rows in between; `never`: the mean is ranked, and training keeps its own",
     )
     start: Literal["own", "alike"] = Field(
         default="own",

@@ -92,6 +92,7 @@ class Participant:
         self.sent: dict[str, NDArray[np.bool_]]  # which of them travelled last; absent: all
         self.memory: Memory  # of the strategy
         self.private: State  # of the mechanism of private training
+        self.own: dict[str, Floats]  # shared rows to go on training from, where the model has those to rank
         self.holdings: dict[str, Holding] = {}
         self._start: dict[str, Floats]  # shared parameters before any training
         self._load_holdings()
@@ -134,7 +135,7 @@ class Participant:
 
     def evaluate(self, download: Download) -> Upload:
         """Take the server's rows and rank the validation triples; this state may turn out to be the best."""
-        self.merge(download.tables)
+        self.take_to_rank(download.tables)
         self.save(download.round)
         return self.upload(download.round, metadata={**self.measure("valid"), **self.spent(download.round)})
 
@@ -175,6 +176,8 @@ class Participant:
         state = self.files.newest(until) or ClientState(0, {}, {})
         for name, rows in {**state.tables, **state.weights}.items():
             parameters[name][:] = rows
+        for name, buffer in state.buffers.items():
+            self.model.state_buffers[name][:] = buffer
         self.round, self.metadata = state.round, state.metadata
         self.optimizer = dict(state.optimizer) or None
         self.reference = {
@@ -182,6 +185,7 @@ class Participant:
             for name in self.holdings
         }
         self.sent, self.memory, self.private = dict(state.sent), dict(state.memory), dict(state.private)
+        self.own = dict(state.own)
 
     def save(self, round: int) -> None:
         """Keep what it is after a round."""
@@ -199,6 +203,8 @@ class Participant:
                 self.sent,
                 memory,
                 self.private,
+                self.model.state_buffers,
+                self.own,
             )
         )
 
@@ -207,7 +213,7 @@ class Participant:
             self.holdings[key.removesuffix(".rows")] = Holding.of_all(rows)
 
     def digest(self) -> str:
-        """A hash of its parameters, rows sorted by label: equal exactly when the numbers are."""
+        """A hash of all that is scored with, rows sorted by label: equal exactly when the numbers are."""
         digest = hashlib.sha256()
         for name, rows in self.model.rows.items():
             order: list[int] | slice = slice(None)
@@ -216,12 +222,17 @@ class Participant:
                 order = sorted(range(len(labels)), key=labels.__getitem__)
                 digest.update("\n".join(labels[row] for row in order).encode())
             digest.update(np.ascontiguousarray(rows[order]).tobytes())
+        for buffer in self.model.state_buffers.values():
+            digest.update(buffer.tobytes())
         return digest.hexdigest()
 
     # What is shared.
 
-    def merge(self, tables: Mapping[str, Table]) -> None:
-        """Its shared rows become initial rows plus the server's offsets plus what was not selected."""
+    def merge(self, tables: Mapping[str, Table], into_model: bool = True) -> None:
+        """Its shared rows become initial rows plus the server's offsets plus what was not selected.
+
+        Otherwise the model keeps its own, and only what its next step is counted from is the server's.
+        """
         parameters = self.model.rows
         for name, table in tables.items():
             if name not in self.holdings:
@@ -236,7 +247,21 @@ class Participant:
                 raise MessageError(f"the server's '{name}' rows lack some that this client shares")
             kept = self._kept_back(name)
             self.reference[name] = self._initial(name) + table.rows[places]
-            parameters[name][holding.local] = self.reference[name] + kept
+            if into_model:
+                parameters[name][holding.local] = self.reference[name] + kept
+
+    def take_to_rank(self, tables: Mapping[str, Table]) -> None:
+        """Merge what is broadcast before a ranking; its own rows are kept where training goes on from them."""
+        if self.experiment.federation.sync == "never" and not self.own:
+            self.own = {name: self.model.rows[name][h.local] for name, h in self.holdings.items()}
+        self.merge(tables)
+
+    def take_to_train(self, tables: Mapping[str, Table]) -> None:
+        """Take what is broadcast before a training, from which it starts or not."""
+        for name, rows in self.own.items():
+            self.model.rows[name][self.holdings[name].local] = rows
+        self.own = {}
+        self.merge(tables, into_model=self.experiment.federation.sync == "round")
 
     def _kept_back(self, name: str) -> Floats | float:
         """(k, w) what of its step the strategy did not select."""
@@ -317,7 +342,7 @@ class Participant:
             raise RefusedError(
                 f"round {download.round} of a run of federation.rounds = {self.experiment.federation.rounds}"
             )
-        self.merge(download.tables)
+        self.take_to_train(download.tables)
         self._train(download.round)
         self.sent = {}
         for name in self.holdings:

@@ -210,7 +210,7 @@ class SecureParticipant(Participant):
         if not self.strategy.shared:
             return super().evaluate(download)
         self._require_union()
-        self.merge(download.tables)
+        self.take_to_rank(download.tables)
         words = _ranking(self.measure("valid"), "valid")
 
         def commit() -> None:
@@ -236,12 +236,12 @@ class SecureParticipant(Participant):
         with staged(self.files.folder / "test.json", private=True) as path:
             path.write_text(json.dumps(scores), encoding="utf-8")
 
-    def merge(self, tables: Mapping[str, Table]) -> None:
+    def merge(self, tables: Mapping[str, Table], into_model: bool = True) -> None:
         for name, table in tables.items():
             shared = self.tables[name].shared if name in self.tables else None
             if shared is None or not np.array_equal(table.ids, shared):
                 raise TamperError(f"the server broadcasts other {name} rows than those that are shared")
-        super().merge(tables)
+        super().merge(tables, into_model)
         if tables:
             with self.secrets.timed():
                 self.acted.broadcast(tables)

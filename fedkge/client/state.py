@@ -33,9 +33,13 @@ class ClientState:
     sent: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # which of them travelled last
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of the strategy
     private: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of private training
+    buffers: Mapping[str, Floats] = field(default_factory=dict)  # of the model, such as running statistics
+    own: Mapping[str, Floats] = field(
+        default_factory=dict
+    )  # shared rows that training goes on from, if others
 
 
-_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private")
+_GROUPS = ("weights", "optimizer", "reference", "sent", "memory", "private", "buffers", "own")
 
 
 class StateFiles:

@@ -17,8 +17,8 @@ from fedkge.client.privacy import mechanism_of, train_privately
 from fedkge.client.privacy.mechanism import TrainingSession
 from fedkge.client.privacy.noise import grid_of
 from fedkge.client.privacy.normals import Keystream
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import mark, unrestricted
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings

@@ -13,7 +13,7 @@ from fedkge.client.models.bilinear import DistMult
 from fedkge.client.models.initial import seed_key, uniform_rows
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE
-from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import UnknownNameError

@@ -14,7 +14,7 @@ import numpy as np
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models import build_model
 from fedkge.client.training.negatives import NegativeSampler
-from fedkge.client.training.loop import KernelStep
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import load_graph
 from fedkge.experiment import ModelSettings, TrainingSettings
 

@@ -10,9 +10,10 @@ import torch
 
 from fedkge.client.models import MODELS, build_model
 from fedkge.client.training.autograd import AutogradStep
-from fedkge.client.training.loop import KernelStep, train
+from fedkge.client.training.loop import train
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import OPTIMIZERS
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError, TrainingError, UnknownNameError

@@ -15,10 +15,11 @@ from fedkge.client.kernels.gradients import Objective, triple_gradients
 from fedkge.client.kernels.losses import LOSSES, loss_per_triple
 from fedkge.client.models import Model, build_model
 from fedkge.client.training.autograd import AutogradStep
-from fedkge.client.training.loop import KernelStep, Step, build_step
+from fedkge.client.training.loop import Step, build_step
 from fedkge.client.training.negatives import Batch
 from fedkge.client.training.optimizers import OPTIMIZERS, SGD
 from fedkge.client.training.ranks import rank
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph

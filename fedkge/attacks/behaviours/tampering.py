@@ -84,7 +84,7 @@ class Tampering:
             with busy:
                 self._possess(participant)
                 download = decode(bytes(message.content["fedkge"]["payload"]), Download)  # type: ignore[arg-type]
-                participant.merge(download.tables)
+                participant.take_to_train(download.tables)
                 self._watch(download.round, participant)
         return call_next(message, context)
 

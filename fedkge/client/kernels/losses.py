@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu, softplus
 
-from fedkge.client.kernels.arrays import Floats
+from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
 from fedkge.errors import UnknownNameError
 
-__all__ = ["LOSSES", "Loss", "find_loss", "loss_per_triple", "slopes"]
+__all__ = ["LOSSES", "Loss", "answer_slopes", "find_loss", "loss_per_triple", "slopes"]
 
 
 class Loss(IntEnum):
@@ -95,6 +95,32 @@ def slopes(
             for j in range(scores.shape[0]):
                 near = not compared[b, j] > _NEAREST
                 out[b, j] = np.float32(0) if near else out[b, j] / compared[b, j]
+
+
+@compiled
+def answer_slopes(
+    true: np.float32, spread: np.float32, share: np.float32, columns: Ids, owners: Ids, scores: Floats
+) -> float:
+    """Binary cross-entropy of all scores (b, n) in place of them its slopes; returned is its sum.
+
+    Targets are `spread`, and `true` more where scores[owners[i], columns[i]] is an answer; all is times
+    `share`. As no dense target is made: Σ softplus(z) − true · Σ z over answers − spread · Σ z.
+    """
+    total = 0.0
+    for i in range(columns.shape[0]):
+        total -= float(true * scores[owners[i], columns[i]])
+    for b in range(scores.shape[0]):
+        z = scores[b]
+        cost = np.float32(0)
+        for j in range(z.shape[0]):
+            x = z[j]
+            small = _exp(-abs(x))
+            cost += max(x, np.float32(0)) + _log1p(small) - spread * x
+            z[j] = share * ((np.float32(1) if x >= 0 else small) / (np.float32(1) + small) - spread)
+        total += float(cost)
+    for i in range(columns.shape[0]):
+        scores[owners[i], columns[i]] -= share * true
+    return total * float(share)
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
+from fedkge.client.models.cooccurrence import NoGE
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.rotations import RotatE
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
@@ -25,6 +26,7 @@ MODELS: Registry[type[Model]] = Registry(
         "ComplEx": ComplEx,
         "RotatE": RotatE,
         "QuatE": QuatE,
+        "NoGE": NoGE,
     },
 )
 

@@ -79,6 +79,8 @@ class Model(ABC):
         self.scale = _as_kernels_read(scale)  # (relations,) a positive factor on every score
         self._tensors = {name: _as_kernels_read(array) for name, array in parameters.items()}
         self._buffers: Mapping[str, Tensor] = {}
+        self._state_buffers: tuple[str, ...] = ()
+        self._rng: np.random.Generator | None = None  # of training; without one the model is in evaluation
 
     # Parameters.
 
@@ -94,6 +96,15 @@ class Model(ABC):
     @classmethod
     def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:
         """The shapes of the arrays that belong to the model itself, by name."""
+        del settings, graph
+        return {}
+
+    @classmethod
+    def initial_buffers(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, Floats]:
+        """Buffers that `encode` changes in training, such as BatchNorm's running statistics, as they start.
+
+        They are not shared, and are kept with the parameters: in states, checkpoints and exported tables.
+        """
         del settings, graph
         return {}
 
@@ -118,7 +129,10 @@ class Model(ABC):
     def restore(
         cls, settings: ModelSettings, graph: KnowledgeGraph, parameters: Mapping[str, Floats]
     ) -> Self:
-        """A model of saved parameters, weights possibly as rows, for the graph that they were trained on."""
+        """A model of saved parameters, weights possibly as rows, for the graph that they were trained on.
+
+        State buffers that are not among them are as they start.
+        """
         shapes: dict[str, tuple[int, ...]] = {
             name: (len(graph.labels[spec.vocabulary]), spec.width)
             for name, spec in cls.table_specs(settings).items()
@@ -136,7 +150,10 @@ class Model(ABC):
                 )
         arrays = {name: parameters[name].reshape(shape) for name, shape in shapes.items()}
         model = cls(settings, arrays, cls.relation_scale(graph))
-        model._buffers = model.prepare(graph)
+        state = cls.initial_buffers(settings, graph)
+        model._state_buffers = tuple(state)
+        kept = {name: _as_kernels_read(_restored(name, start, parameters)) for name, start in state.items()}
+        model._buffers = {**model.prepare(graph), **kept}
         return model
 
     @classmethod
@@ -150,11 +167,20 @@ class Model(ABC):
         given = {name: rows[name] for name in cls.table_specs(settings)}
         return cls(settings, given, np.ones(len(relations), dtype=np.float32))
 
-    def bind(self, tensors: Mapping[str, Tensor], buffers: Mapping[str, Tensor] | None = None) -> Self:
-        """The same model with other tensors as parameters: on another device, or such that have gradients."""
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Self:
+        """The same model with other tensors as parameters: on another device, or such that have gradients.
+
+        With a generator it is in training: dropout draws from it, and `encode` may change state buffers.
+        """
         bound = copy(self)
         bound._tensors = dict(tensors)
         bound._buffers = self._buffers if buffers is None else buffers
+        bound._rng = rng
         return bound
 
     def __getitem__(self, name: str) -> Tensor:
@@ -165,6 +191,11 @@ class Model(ABC):
     def parameters(self) -> dict[str, Floats]:
         """All that is trained, tables first, as writable numpy views."""
         return {name: tensor.numpy() for name, tensor in self._tensors.items()}
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The parameters as they are scored."""
+        return self._tensors
 
     @property
     def tables(self) -> dict[str, Floats]:
@@ -184,6 +215,24 @@ class Model(ABC):
     @property
     def buffers(self) -> Mapping[str, Tensor]:
         return self._buffers
+
+    @property
+    def state_buffers(self) -> dict[str, Floats]:
+        """The buffers that training changes, as writable numpy views."""
+        return {name: self._buffers[name].numpy() for name in self._state_buffers}
+
+    # Training.
+
+    @property
+    def in_training(self) -> bool:
+        return self._rng is not None
+
+    def dropout(self, rows: Tensor, probability: float) -> Tensor:
+        """In training, zeros with this probability and the rest scaled up; otherwise the rows themselves."""
+        if self._rng is None or probability == 0:
+            return rows
+        kept = self._rng.random(rows.shape, dtype=np.float32) >= probability
+        return rows * torch.from_numpy(kept).to(rows) / (1 - probability)
 
     # Encoder.
 
@@ -308,8 +357,8 @@ class Model(ABC):
     def relation_columns(cls, dim: int) -> int:
         return cls.relation_width * dim
 
-    @staticmethod
-    def spread(uniform: Floats, settings: ModelSettings) -> Floats:
+    @classmethod
+    def spread(cls, uniform: Floats, settings: ModelSettings) -> Floats:
         """Numbers in (0, 1) to ±(γ + 2) / dim, as RotatE, FedE and FedR start."""
         return (uniform * 2 - 1) * np.float32(initial_range(settings))
 
@@ -325,6 +374,14 @@ class Model(ABC):
 
 def initial_range(settings: ModelSettings) -> float:
     return (settings.margin + 2) / settings.dim
+
+
+def _restored(name: str, start: Floats, saved: Mapping[str, Floats]) -> Floats:
+    """A state buffer as it was saved, possibly as rows, in memory of its own."""
+    given = saved.get(name, start)
+    if given.shape not in (start.shape, _shape_of_rows(start.shape)):
+        raise DataError(f"{name} has shape {given.shape}, where the model's buffer has {start.shape}")
+    return given.reshape(start.shape).astype(np.float32)  # a copy: training writes into it
 
 
 def _as_kernels_read(rows: Floats) -> Tensor:

@@ -21,9 +21,10 @@ from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Accountant, Event, sigma_for
 from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
 from fedkge.client.privacy.normals import Keystream, derived
-from fedkge.client.training.loop import KernelStep, shuffled
+from fedkge.client.training.loop import shuffled
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import State
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
@@ -267,6 +268,12 @@ class Mechanism(ABC):
                 f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
                 "rows, so that clipping its row gradients does not bound it; sound would be a frozen encoder "
                 'whose features are public. Take a model without one, or set privacy.dp.mode = "off"'
+            )
+        if settings.type != "negatives" or settings.max_gradient_norm is not None:
+            raise SettingError(
+                'privacy.dp.mode: not yet with training.type = "KvsAll" or training.max_gradient_norm, where '
+                "the gradient of a batch is none of single triples; leave them out, or set "
+                'privacy.dp.mode = "off"'
             )
         if not model.has_query:
             raise SettingError(

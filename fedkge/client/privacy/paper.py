@@ -14,8 +14,8 @@ from fedkge.client.privacy.clipping import percentile
 from fedkge.client.privacy.mechanism import Batches, Mechanism, PrivateStep, TrainingSession, row_sums, walk
 from fedkge.client.privacy.noise import DenseNoise
 from fedkge.client.privacy.statements import Statements
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings

@@ -29,8 +29,8 @@ from fedkge.client.privacy.mechanism import (
 from fedkge.client.privacy.noise import DenseNoise, choose_noise
 from fedkge.client.privacy.normals import poisson_sample
 from fedkge.client.privacy.norms import clipping_norms, rounding_share
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, Settings, TrainingSettings

@@ -12,8 +12,9 @@ from fedkge.client.models.model import Model
 from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
 from fedkge.client.privacy.mechanism import Mechanism, TrainingSession, mechanism_of
-from fedkge.client.training.loop import KernelStep, TrainResult, check_loss
+from fedkge.client.training.loop import TrainResult, check_loss
 from fedkge.client.training.optimizers import State
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import TrainingError

@@ -37,6 +37,7 @@ class AutogradStep:
         settings: TrainingSettings,
         optimizer: State | None = None,
         term: Term | None = None,
+        rng: np.random.Generator | None = None,
         device: str = "cpu",
     ) -> None:
         if device == "cuda" and not torch.cuda.is_available():
@@ -52,14 +53,17 @@ class AutogradStep:
         self.term = term
         self.dense = checked.dense
         self.sparse = settings.optimizer == "LazyAdam"  # which wants sparse gradients
-        self.direct = not (model.has_encoder or term)  # whether torch may make them itself
+        # Whether torch may make them itself; it has no norm of those.
+        self.direct = not (model.has_encoder or term or settings.max_gradient_norm)
         self.leaves = {
             name: torch.from_numpy(rows).to(device).requires_grad_() for name, rows in model.rows.items()
         }
         self.bound = model.bind(
             {name: _shaped(leaf, model[name]) for name, leaf in self.leaves.items()},
             {name: buffer.to(device) for name, buffer in model.buffers.items()},
+            rng,
         )
+        self.max_gradient_norm = settings.max_gradient_norm
         self.scale = model.scale.to(device)
         self.optimizer = _TORCH[settings.optimizer](self.leaves.values(), lr=settings.learning_rate)
         if optimizer is not None:
@@ -71,6 +75,8 @@ class AutogradStep:
         loss = loss_per_triple(self.loss, scores, margin, temperature).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.max_gradient_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.leaves.values(), self.max_gradient_norm)
         if self.term is not None:
             self._add_term(self.term)
         if self.sparse:
@@ -128,6 +134,8 @@ class AutogradStep:
         if self.device != "cpu":
             for name, leaf in self.leaves.items():
                 self.model[name].copy_(leaf.detach().view(self.model[name].shape))
+            for name in self.model.state_buffers:
+                self.model[name].copy_(self.bound[name])
 
     def state(self) -> State:
         steps = 0

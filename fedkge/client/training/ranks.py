@@ -83,7 +83,7 @@ def rank_by_filter(
     Both come out of one pass over the scores.
     """
     triples = graph[split]
-    with torch.no_grad():
+    with one_thread(), torch.no_grad():  # threads would divide its products otherwise
         encoded = model.encode()
     count = len(encoded.entities)
     offered = np.arange(count, dtype=np.int32) if candidates is None else np.unique(candidates)

@@ -11,6 +11,7 @@ from fedkge.attacks import ATTACKS
 from fedkge.attacks.coalition import check_adversary
 from fedkge.client.models import MODELS
 from fedkge.client.privacy import MECHANISMS, mechanism_of
+from fedkge.client.training.kvsall import check_kvsall
 from fedkge.datasets import Split
 from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
@@ -75,6 +76,8 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     model.options_of(settings)
     known = [*model.table_specs(settings), *model.weight_shapes(settings, split.clients[0])]
     check_shared(federation.strategy, strategy.shared, settings.name, known)
+    if experiment.training.type == "KvsAll":
+        check_kvsall(model.build(settings, split.clients[0], experiment.seed), experiment.training)
     if experiment.training.negatives_from == "first" and model.entity_table not in strategy.shared:
         raise SettingError(
             f'training.negatives_from = "first" counts by shared numbers of entities, and '

@@ -196,7 +196,7 @@ def _export(folder: Path, states: Path, num_clients: int, best: int) -> None:
             raise DataError(f"{states / name}: no state of round {best}; the run was tampered with")
         graph = run_folder.graph(client)
         labels = {table: graph.labels[specs[table].vocabulary] for table in state.tables}
-        records.write_tables(name, {**state.tables, **state.weights}, labels)
+        records.write_tables(name, {**state.tables, **state.weights, **state.buffers}, labels)
 
 
 def _shared_rows(

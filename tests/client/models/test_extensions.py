@@ -20,8 +20,9 @@ from fedkge.client.models.bilinear import DistMult, Similarity
 from fedkge.client.models.translations import TransE
 from fedkge.client.training.autograd import AutogradStep
 from fedkge.client.training.evaluate import measure
-from fedkge.client.training.loop import KernelStep, build_step, train
+from fedkge.client.training.loop import build_step, train
 from fedkge.client.training.ranks import rank
+from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError, TrainingError

@@ -19,8 +19,8 @@ from fedkge.client.privacy.grid import GRID, GridSum, unit_share
 from fedkge.client.privacy.hub_step import HubStep, Moved, unit_gradients
 from fedkge.client.privacy.mechanism import TrainingSession
 from fedkge.client.privacy.normals import Keystream
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph

@@ -13,9 +13,9 @@ from fedkge.client.models import Model, build_model
 from fedkge.client.privacy.noise import DenseNoise, LazyNoise, choose_noise
 from fedkge.client.privacy.normals import Keystream, derived
 from fedkge.client.privacy.sound import SoundStep
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import build_optimizer
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings

@@ -15,8 +15,8 @@ from fedkge.client.privacy import MECHANISMS, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import epsilon
 from fedkge.client.privacy.clipping import public_bound
 from fedkge.client.training.evaluate import evaluate
-from fedkge.client.training.loop import KernelStep
 from fedkge.client.training.negatives import NegativeSampler
+from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import unrestricted
 from fedkge.datasets.confidential import mark
