@@ -6,6 +6,16 @@ from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
 from fedkge.client.models.cooccurrence import NoGE
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.rotations import RotatE
+from fedkge.client.models.text_encoders import (
+    BLP,
+    BOW,
+    DKRL,
+    BLPComplEx,
+    BLPDistMult,
+    Fusion,
+    FusionComplEx,
+    FusionDistMult,
+)
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
@@ -27,6 +37,14 @@ MODELS: Registry[type[Model]] = Registry(
         "RotatE": RotatE,
         "QuatE": QuatE,
         "NoGE": NoGE,
+        "BLP": BLP,
+        "BLP-DistMult": BLPDistMult,
+        "BLP-ComplEx": BLPComplEx,
+        "BOW": BOW,
+        "DKRL": DKRL,
+        "Fusion": Fusion,
+        "Fusion-DistMult": FusionDistMult,
+        "Fusion-ComplEx": FusionComplEx,
     },
 )
 
