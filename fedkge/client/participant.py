@@ -251,7 +251,7 @@ class Participant:
                 parameters[name][holding.local] = self.reference[name] + kept
 
     def take_to_rank(self, tables: Mapping[str, Table]) -> None:
-        """Merge what is broadcast before a ranking; its own rows are kept where training goes on from them."""
+        """Merge what is broadcast before a ranking, and keep its own rows if training goes on from them."""
         if self.experiment.federation.sync == "never" and not self.own:
             self.own = {name: self.model.rows[name][h.local] for name, h in self.holdings.items()}
         self.merge(tables)

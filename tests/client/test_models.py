@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +22,7 @@ from fedkge.datasets import load_graph
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import UnknownNameError
 from fedkge.experiment import ModelSettings, TrainingSettings
-from tests.contracts.model import MARGIN, RATE, ModelContract, mixed_batch
+from tests.contracts.model import MARGIN, RATE, ExtensionContract, ModelContract, mixed_batch
 
 
 class TestTransE(ModelContract):
@@ -167,12 +171,28 @@ def quaternion(p):
 
 
 def test_every_registered_model_has_a_contract_class():
+    """A shallow one here; one with an encoder in tests/client/models, under its name."""
     covered = {
         value.name
         for value in globals().values()
         if isinstance(value, type) and issubclass(value, ModelContract) and hasattr(value, "name")
     }
-    assert covered == set(MODELS)
+    encoders = {name for name, kind in MODELS.items() if kind.has_encoder}
+    assert covered == set(MODELS) - encoders
+    modules = [
+        import_module(f"tests.client.models.{path.stem}")
+        for path in (Path(__file__).parent / "models").glob("test_*.py")
+    ]
+    assert {contract.name for module in modules for contract in contracts_of(module)} == encoders
+
+
+def contracts_of(module: ModuleType) -> list[type[ExtensionContract]]:
+    """The contract classes of registered models."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ExtensionContract) and hasattr(value, "name")
+    ]
 
 
 def test_an_unknown_model_names_the_nearest(graph):

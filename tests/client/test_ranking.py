@@ -69,7 +69,7 @@ def test_ranks_are_the_naive_ones_ties_and_all(name, seed, entities, levels, dim
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_ranks_by_its_own_score(graph, name):
-    model = build_model(ModelSettings(name=name, dim=7, margin=2.0), graph, 3)
+    model = build_model(ModelSettings(name=name, dim=8, margin=2.0), graph, 3)
     ranks = rank(model, graph, "test", "both").ranks()
     for i, triple in enumerate(graph.test):
         for j, side in enumerate(("tail", "head")):

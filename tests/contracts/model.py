@@ -191,8 +191,12 @@ class Towards:
 
 
 class ExtensionContract:
-    """What a model promises that is more than two tables and a query; subclass it with the class."""
+    """What a model promises that is more than two tables and a query; subclass it with the class.
 
+    The contract of a registered model has its `name`.
+    """
+
+    name: ClassVar[str]
     kind: ClassVar[type[Model]]
     graph: ClassVar[Callable[[], KnowledgeGraph]] = staticmethod(lambda: random_graph(0))
     options: ClassVar[dict[str, object]] = {}

@@ -15,7 +15,7 @@ GRAPH = "synthetic:entities=30,relations=4,triples=100"
 
 def write_run(folder: Path, model: str, norm: int = 1) -> list[Trained]:
     """The folder of a run of three clients, and the clients."""
-    settings = ModelSettings(name=model, dim=6, norm=norm)  # type: ignore[arg-type]
+    settings = ModelSettings(name=model, dim=8, norm=norm)  # type: ignore[arg-type]
     split = partition(load_graph(GRAPH), "random", clients=3)
     found = []
     for number, graph in enumerate(split.clients):
@@ -23,7 +23,9 @@ def write_run(folder: Path, model: str, norm: int = 1) -> list[Trained]:
         own = load_graph(folder / "data" / f"client-{number}")
         found.append(Trained(number, own, build_model(settings, own, seed=number)))
         labels = {"entity": own.entity_labels, "relation": own.relation_labels}
-        Records(folder).write_tables(f"client-{number}", found[-1].model.tables, labels)
+        Records(folder).write_tables(
+            f"client-{number}", found[-1].model.parameters | found[-1].model.state_buffers, labels
+        )
     experiment = Experiment().model_copy(update={"model": settings})
     (folder / "experiment.toml").write_text(experiment.to_toml(), encoding="utf-8")
     return found

@@ -43,7 +43,7 @@ def test_safetensors_with_labels(clients: tuple[Path, list[Trained]], tmp_path: 
         (labels,) = members(tmp_path / "x" / f"{name}-entity.tsv")
         assert tuple(read_labels(labels)) == each.graph.entity_labels
     about = json.loads((tmp_path / "x" / "model.json").read_text(encoding="utf-8"))
-    assert (about["dim"], about["clients"]) == (6, [0, 1, 2])
+    assert (about["dim"], about["clients"]) == (8, [0, 1, 2])
 
 
 def test_npz_of_one_client(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class QuatE(Similarity):
 
 
 def _unit(r: Tensor) -> Tensor:
-    return normalize(r.reshape(*r.shape[:-1], 4, -1), dim=-2).flatten(-2)
+    return normalize(r.reshape(*r.shape[:-1], 4, r.shape[-1] // 4), dim=-2).flatten(-2)
 
 
 def _hamilton(p: Tensor, q: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class SharedRows:
         labels = (*graph.entity_labels, *(self.labels[place] for place in new))
         wider = replace(graph, entity_labels=labels)
         table = type(model).entity_table
-        parameters = dict(model.parameters)
+        parameters = model.parameters | model.state_buffers
         if new:
             parameters[table] = np.concatenate([parameters[table], self.rows[new]])
         own = np.unique(graph.triples[:, [0, 2]])

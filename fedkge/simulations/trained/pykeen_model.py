@@ -104,6 +104,7 @@ PEERS: dict[str, Peer] = {
     "ComplEx": Peer("ComplEx", _complex_entity, _complex_relation),
     "RotatE": Peer("LineaRE", _complex_entity, _rotations, _sum_of_moduli),
     "QuatE": Peer("QuatE", _quaternion_entity, _quaternion_relation),
+    "NoGE": Peer("QuatE", _quaternion_entity, _quaternion_relation),  # the rows that it encodes
 }
 
 

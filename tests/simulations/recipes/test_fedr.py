@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from fedkge.server.privacy import check_privacy
-from fedkge.simulations.runs.run import divide
+from fedkge.simulations.runs.run import divide, run
+from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.studies.cells import StudyCache, TableCell
-from fedkge.simulations.studies.fedr import fedr_figures, fedr_runs, fedr_tables
+from fedkge.simulations.studies.fedr import fedr_figures, fedr_runs, fedr_tables, noge_candidates
 from fedkge.simulations.studies.fedr.fedr_runs import (
     CLIENTS,
     DATASETS,
@@ -40,7 +41,7 @@ def test_the_printed_table_is_whole():
 def test_full_table_2_has_every_cell_on_the_split_of_the_paper_and_a_clean_one():
     cells = fedr_tables.link_prediction.cells("full", [0, 1, 2])
     assert (
-        len(cells) == (2 + 1 + 1) * 4 * 4 * 3 * 3
+        len(cells) == (2 + 1 + 1) * 4 * 5 * 3 * 3
     )  # DDB14 on two splits; clients, models, strategies, seeds
     assert len({cell.file for cell in cells}) == len(cells)
     legacy = {cell.keys["dataset"] for cell in cells if cell.keys["partition"] == "fedr-legacy"}
@@ -123,3 +124,35 @@ def test_a_run_that_was_cut_is_gone_on_with(tmp_path, monkeypatch):
     assert federation.result(StudyCache(tmp_path)).summary["result_hash"] == whole.summary["result_hash"]
     (folder / "experiment.toml").unlink()  # as if it was cut while it was laid out
     assert federation.result(StudyCache(tmp_path)).summary["result_hash"] == whole.summary["result_hash"]
+
+
+def test_noge_is_trained_as_the_authors_code_does():
+    experiment = FedRFederation("DDB14", "fedr-legacy", 5, "NoGE", "FedE", "full", 0).experiment
+    training = experiment.training
+    assert (training.type, training.batch_size, training.learning_rate) == ("KvsAll", 1024, 0.01)
+    assert (training.label_smoothing, training.label_spread, training.max_gradient_norm) == (0.1, "one", 0.5)
+    assert experiment.federation.sync == "at-evaluation"
+    assert (training.local_epochs, experiment.federation.rounds, experiment.model.dim) == (3, 300, 128)
+
+
+def test_noge_is_ranked_among_all_shared_entities_too(tmp_path):
+    """Every entity of FedE has a row that all holders share; more candidates, never a better rank."""
+    experiment = FedRFederation("DDB14", "fedr-legacy", 5, "NoGE", "FedE", "quick", 0).experiment.override(
+        [
+            "data.dataset=synthetic:entities=60,relations=6,triples=300",
+            "data.clients=3",
+            "data.partition=fedr",
+            "model.dim=8",
+            "training.batch_size=64",
+            "federation.rounds=2",
+            "federation.evaluate_every=1",
+        ]
+    )
+    result = run(experiment, tmp_path / "run")
+    graphs = [RunFolder(tmp_path / "run").graph(client) for client in range(3)]
+    every = {label for graph in graphs for label in graph.entity_labels}
+    assert any(len(every) > graph.num_entities for graph in graphs)
+    sums = noge_candidates.among_shared(tmp_path / "run", 3)
+    assert sums.count == sum(len(graph.test) for graph in graphs)
+    assert 0 < sums.means()["mrr"] < result.test("mrr")
+    assert sums.means()["mr"] > result.summary["utility"]["test"]["mr"]["value"]
