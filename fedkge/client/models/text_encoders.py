@@ -32,10 +32,10 @@ __all__ = [
     "DKRL",
     "BLPComplEx",
     "BLPDistMult",
+    "Described",
     "Fusion",
     "FusionComplEx",
     "FusionDistMult",
-    "Described",
 ]
 
 _BLOCK = 4096  # rows that are encoded at once where all are wanted
@@ -80,7 +80,7 @@ class Described(Model):
 
     def encode(self) -> Encoded:
         every = torch.arange(self.num_rows, device=self[self.relation_table].device)
-        rows = torch.cat([self.encode_rows(block).entities for block in every.split(_BLOCK)])
+        rows = torch.cat([self.encode_rows(block).entities for block in torch.split(every, _BLOCK)])
         return Encoded(rows, self[self.relation_table])
 
     @property
@@ -271,11 +271,13 @@ class FusedReader(LinearReader):
         structure, text = self[self.entity_table][entities], super().read(entities)
         if self.options.weights == "global":
             first, second = self["weights"]
-            return first * seen * structure + second * told * text
+            weighted: Tensor = first * seen * structure + second * told * text
+            return weighted
         both = torch.cat([structure, text], dim=1)
         gate = torch.sigmoid(both @ self["gate"] + self["gate_bias"])
         gate = torch.where(told == 0, 1.0, torch.where(seen == 0, 0.0, gate))
-        return gate * seen * structure + (1 - gate) * text
+        fused: Tensor = gate * seen * structure + (1 - gate) * text
+        return fused
 
 
 class BLP(LinearReader, TransE):
@@ -325,8 +327,8 @@ def _texts(kind: type[Described], graph: KnowledgeGraph) -> tuple[str, ...]:
     texts = graph.texts.get("entity", ())
     if not any(texts):
         raise DataError(
-            f"{graph.name}: {kind.__name__} reads texts of entities, and there are none; name a file of them in "
-            "data.features, or put entity2text.txt beside the triples"
+            f"{graph.name}: {kind.__name__} reads texts of entities, and there are none; name a file of them "
+            "in data.features, or put entity2text.txt beside the triples"
         )
     return texts
 
@@ -356,4 +358,5 @@ def _stretches(starts: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
 def _mean(rows: Tensor, owners: Tensor, count: int) -> Tensor:
     """(count, w) the mean of each owner's rows; zero for one that has none."""
     sums = rows.new_zeros(count, rows.shape[1]).index_add(0, owners, rows)
-    return sums / torch.bincount(owners, minlength=count).clamp(min=1)[:, None]
+    counts: Tensor = torch.bincount(owners, minlength=count).clamp(min=1)[:, None]
+    return sums / counts

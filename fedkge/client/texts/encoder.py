@@ -18,10 +18,14 @@ __all__ = ["STOP_WORDS", "TextEncoder", "Words", "split_words"]
 Progress = Callable[[int], None]  # told how many more texts are done
 
 # Words that say nothing of what they stand beside; models of single words leave them out, as BLP does.
-STOP_WORDS = frozenset(
-    "a an and are as at be been but by for from had has have he her his if in into is it its of on or "
-    "she so than that the their them then there these they this those to was were which who will with".split()
-)
+# fmt: off
+STOP_WORDS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "for", "from", "had", "has", "have",
+    "he", "her", "his", "if", "in", "into", "is", "it", "its", "of", "on", "or", "she", "so", "than",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "was",
+    "were", "which", "who", "will", "with",
+))
+# fmt: on
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def encoded(encoder: TextEncoder, texts: Sequence[str]) -> Floats:
     """(texts, width) a vector for each text, out of the cache where it has them."""
     if not encoder.slow:
-        return encoder.encode(texts, lambda done: None)
+        return encoder.encode(texts, _untold)
     path = _place(encoder, texts)
     kept = _read(path, (len(texts), encoder.width))
     if kept is not None:
@@ -40,6 +40,11 @@ def encoded(encoder: TextEncoder, texts: Sequence[str]) -> Floats:
     except StorageError as error:
         _log.warning("the encodings of texts are not kept: %s", error)
     return rows
+
+
+def _untold(done: int) -> None:
+    """Progress that nobody sees."""
+    del done
 
 
 def _place(encoder: TextEncoder, texts: Sequence[str]) -> Path:

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 (Wang et al., 2020; Reimers and Gurevych, 2019) out of a package that carries its files."""
+"""all-MiniLM-L6-v2 (Wang et al., 2020; Reimers and Gurevych, 2019) out of a package that has its files."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class MiniLM(TextEncoder):
         x = norm(x + tensors["embeddings.token_type_embeddings.weight"][0], "embeddings")
         for number in range(_LAYERS):
             layer = f"encoder.layer.{number}"
-            heads = (
-                dense(x, f"{layer}.attention.self.{part}").unflatten(2, (_HEADS, -1)).transpose(1, 2)
+            query, key, value = (
+                dense(x, f"{layer}.attention.self.{part}").view(*ids.shape, _HEADS, -1).transpose(1, 2)
                 for part in ("query", "key", "value")
             )
-            mixed = scaled_dot_product_attention(*heads, attn_mask=present[:, None, None])
+            mixed = scaled_dot_product_attention(query, key, value, attn_mask=present[:, None, None])
             mixed = dense(mixed.transpose(1, 2).flatten(2), f"{layer}.attention.output.dense")
             x = norm(x + mixed, f"{layer}.attention.output")
             inner = gelu(dense(x, f"{layer}.intermediate.dense"))

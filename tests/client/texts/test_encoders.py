@@ -1,4 +1,4 @@
-"""Text encoders: what they make of texts, where they look for files, and what they say when there are none."""
+"""Text encoders: what they make of texts, where they look for files, and what they say without them."""
 
 from __future__ import annotations
 
