@@ -195,10 +195,18 @@ def test_models_whose_gradients_cannot_be_bounded_are_refused(mode: str, model, 
 
 
 def test_every_shallow_model_is_accepted(marked) -> None:
-    for name in MODELS:
+    for name in (name for name, kind in MODELS.items() if not kind.has_encoder):
         Sound(DPSettings(mode="sound")).check(MODELS[name], marked, SMALL)
 
 
 def test_mechanisms_are_abstract_until_they_draw_and_step() -> None:
     with pytest.raises(TypeError, match=r"batches.*step"):
         Mechanism(DPSettings(mode="sound"))
+
+
+@pytest.mark.parametrize("mode", list(MECHANISMS))
+@pytest.mark.parametrize("changes", [{"type": "KvsAll"}, {"max_gradient_norm": 1.0}])
+def test_training_that_has_no_gradient_of_a_single_triple_is_refused(mode: str, changes, marked) -> None:
+    settings = SMALL.model_copy(update=changes)
+    with pytest.raises(SettingError, match="the gradient of a batch is none of single triples"):
+        mechanism_of(DPSettings(mode=mode)).check(MODELS["DistMult"], marked, settings)
