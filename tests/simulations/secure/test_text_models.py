@@ -43,9 +43,15 @@ def test_secure_sums_of_described_models_are_the_open_ones(model: str, strategy:
     texts.write_text("".join(f"{label}\t{label.replace('_', ' ')} secretword\n" for label in labels), "utf-8")
     changes = [f"model.name={model}", f"federation.strategy={strategy}", f'data.features=["{texts}"]']
     rows = {}
-    for secure in ("false", "true"):
+    for secure, union in (("false", "plain"), ("true", "private")):
         experiment = Experiment.from_toml(EXPERIMENT).override(
-            [*changes, f"privacy.secure_aggregation={secure}", "privacy.rows_from_seed=true"]
+            [
+                *changes,
+                f"privacy.secure_aggregation={secure}",
+                "privacy.rows_from_seed=true",
+                f"privacy.union={union}",
+                "privacy.min_holders=1",
+            ]
         )
         folder = run(experiment, tmp_path / secure).folder
         trained = [load_trained(folder, client) for client in range(3)]
