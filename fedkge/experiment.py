@@ -90,6 +90,18 @@ class DataSettings(Settings):
         description="what the columns of its text files hold, if not head, relation, tail or what a header "
         "says: `htr`, `head,relation,tail,_,_` (`_` is left out), or `0,1,2`",
     )
+    features: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="files of texts or vectors of its labels, of entities unless `relation:` stands before "
+        "the path; the first that has a label counts. Files beside the triples need no mention",
+    )
+    inductive: str | None = Field(
+        default=None,
+        min_length=1,
+        description="hold out entities with all their triples: the shares of entities for validation and "
+        "test, `0.1,0.1`, or a folder with `dev-ents.txt` and `test-ents.txt`; left out: none",
+    )
     clients: int = Field(
         default=5,
         ge=1,

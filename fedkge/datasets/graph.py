@@ -30,6 +30,7 @@ class LabelledTriples:
     relations: Sequence[str]
     tails: Sequence[str]
     confidential: BoolArray | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)  # of any labels that the file describes
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -47,6 +48,7 @@ class KnowledgeGraph:
     test: IntArray
     confidential: Mapping[str, BoolArray] = field(default_factory=dict)  # split -> (n,); absent: none is
     features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # "entity" -> (entities, w)
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "entity" -> a text each, or ""
     merged_labels: int = 0  # how many labels were another spelling (Unicode) of one that is here
 
     def __post_init__(self) -> None:
@@ -60,6 +62,7 @@ class KnowledgeGraph:
                 raise DataError(f"{self.name}: {len(mark)} marks for {len(self[split])} {split} triples")
         object.__setattr__(self, "confidential", marks)
         object.__setattr__(self, "features", {kind: self._feature(kind) for kind in self.features})
+        object.__setattr__(self, "texts", {kind: self._text(kind) for kind in self.texts})
 
     def _feature(self, kind: str) -> NDArray[np.float32]:
         sizes = {"entity": self.num_entities, "relation": self.num_relations}
@@ -70,6 +73,15 @@ class KnowledgeGraph:
                 f"{' or '.join(f'{size} {name} labels' for name, size in sizes.items())}"
             )
         return _frozen(rows)
+
+    def _text(self, kind: str) -> tuple[str, ...]:
+        texts = tuple(self.texts[kind])
+        if kind not in self.labels or len(texts) != len(self.labels[kind]):
+            raise DataError(
+                f"{self.name}: {len(texts)} texts of '{kind}'; expected one, or '', for each of "
+                f"{self.num_entities} entity or {self.num_relations} relation labels"
+            )
+        return texts
 
     def _check(self, split: str, triples: NDArray[Any]) -> None:
         if len(triples) == 0:
@@ -106,7 +118,14 @@ class KnowledgeGraph:
             triples[:, 1] = _number(rows.relations, relations)
             arrays[split] = triples
         marks = {split: rows.confidential for split, rows in splits.items() if rows.confidential is not None}
-        return cls.from_ids(name, entities, relations, arrays, marks)
+        told = {label: text for rows in splits.values() for label, text in rows.texts.items()}
+        vocabularies = {"entity": entities, "relation": relations}
+        texts = {
+            kind: tuple(told.get(label, "") for label in labels)
+            for kind, labels in vocabularies.items()
+            if not told.keys().isdisjoint(labels)
+        }
+        return cls.from_ids(name, entities, relations, arrays, marks, texts=texts)
 
     @classmethod
     def from_ids(
@@ -117,12 +136,13 @@ class KnowledgeGraph:
         splits: Mapping[str, NDArray[Any]],
         confidential: Mapping[str, BoolArray] | None = None,
         features: Mapping[str, NDArray[np.float32]] | None = None,
+        texts: Mapping[str, tuple[str, ...]] | None = None,
     ) -> KnowledgeGraph:
         """A graph whose triples are numbered already; a split that is absent is empty."""
         empty = np.empty((0, 3), dtype=np.int32)
         train, valid, test = (splits.get(split, empty) for split in SPLITS)
         labels = tuple(entity_labels), tuple(relation_labels)
-        return cls(name, *labels, train, valid, test, confidential or {}, features or {})
+        return cls(name, *labels, train, valid, test, confidential or {}, features or {}, texts or {})
 
     def __getitem__(self, split: str) -> IntArray:
         if split not in SPLITS:
@@ -163,6 +183,11 @@ class KnowledgeGraph:
         """The features of some entities and relations, in that order, for a graph of these alone."""
         chosen = {"entity": entities, "relation": relations}
         return {kind: rows[chosen[kind]] for kind, rows in self.features.items()}
+
+    def texts_of(self, entities: Sequence[int], relations: Sequence[int]) -> Mapping[str, tuple[str, ...]]:
+        """The texts of some entities and relations, as `features_of`."""
+        chosen = {"entity": entities, "relation": relations}
+        return {kind: tuple(texts[row] for row in chosen[kind]) for kind, texts in self.texts.items()}
 
     @cached_property
     def true_tails(self) -> Lookup:

@@ -60,13 +60,18 @@ def normalised(graph: KnowledgeGraph) -> KnowledgeGraph:
         numbered = np.stack([entity[head], relation[kind], entity[tail]], axis=1)
         kept, confidential = _without_twins(graph[split], numbered, graph.marks(split))
         triples[split], marks[split] = numbered[kept], confidential[kept]
-    numbers = {"entity": entity, "relation": relation}
-    features = {
-        kind: rows[np.unique(numbers[kind], return_index=True)[1]] for kind, rows in graph.features.items()
-    }
+    first = [np.unique(number, return_index=True)[1].tolist() for number in (entity, relation)]
     confidential_marks = marks if graph.confidential else None
     merged = graph.num_entities + graph.num_relations - len(entities) - len(relations)
-    one = KnowledgeGraph.from_ids(graph.name, entities, relations, triples, confidential_marks, features)
+    one = KnowledgeGraph.from_ids(
+        graph.name,
+        entities,
+        relations,
+        triples,
+        confidential_marks,
+        graph.features_of(*first),
+        graph.texts_of(*first),
+    )
     return replace(one, merged_labels=merged)
 
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
 from fedkge.datasets.download import locate
+from fedkge.datasets.features import attach, feature_files
+from fedkge.datasets.features.feature_file import is_feature_file
 from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFiles, TripleFile
 from fedkge.datasets.formats.container import ARCHIVES, Member, members
 from fedkge.datasets.formats.text import read_labels
@@ -237,7 +239,7 @@ def _read_graph(
         files = _by_name(contents, format.names, origin)
         if format.names[0] in files:
             layout.refuse(origin)
-            return format.read(name, files)
+            return attach(format.read(name, files), feature_files(contents))
     readers = _readers()
     chosen = _split_members(contents, readers, origin)
     for member in chosen.values():
@@ -246,14 +248,14 @@ def _read_graph(
     splits = {split: readers[member.suffix].read(member, split, layout) for split, member in chosen.items()}
     files = _by_name(contents, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
-    return KnowledgeGraph.from_labels(name, splits, *vocabulary)
+    return attach(KnowledgeGraph.from_labels(name, splits, *vocabulary), feature_files(contents))
 
 
 def _split_members(
     contents: Sequence[Member], readers: Mapping[str, TripleFile], origin: str
 ) -> dict[str, Member]:
     """The member of each split; a lone file is all train."""
-    readable = [member for member in contents if member.suffix in readers]
+    readable = [member for member in contents if member.suffix in readers and not is_feature_file(member)]
     by_split: dict[str, Member] = {}
     for member in readable:
         split = _SPLIT_OF_STEM.get(member.stem.lower())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedkge.datasets.about import write_about
+from fedkge.datasets.features import write_features
 from fedkge.datasets.formats.text import write_labels, write_triples
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
@@ -17,12 +18,13 @@ _OURS = ("entities.tsv", "relations.tsv", "split.json")
 
 
 def write_graph(folder: Path, graph: KnowledgeGraph) -> None:
-    """`train.tsv`, `valid.tsv`, `test.tsv`, and the vocabularies in order of id."""
+    """`train.tsv`, `valid.tsv`, `test.tsv`, the vocabularies in order of id, and features."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         write_triples(folder / f"{split}.tsv", graph.labelled(split))
     write_labels(folder / "entities.tsv", graph.entity_labels)
     write_labels(folder / "relations.tsv", graph.relation_labels)
+    write_features(folder, graph)
 
 
 def write_split(folder: Path, split: Split) -> None:

@@ -22,6 +22,7 @@ def random_graph(seed: int, entities: int = 30, relations: int = 4, triples: int
         tuple(f"e{i}" for i in range(entities)),
         tuple(f"r{i}" for i in range(relations)),
         *np.split(rows, cut),
+        texts={"entity": tuple(f"thing {i % 7} {i}" for i in range(entities))},
     )
 
 

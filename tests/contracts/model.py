@@ -159,7 +159,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 def autograd(model: Model, objective: Objective, batch: Batch) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Float64 gradients of the mean loss at every parameter, by the model's own encoder and score alone."""
     leaves = {name: model[name].double().requires_grad_() for name in model.parameters}
-    bound = model.bind(leaves, {name: buffer.double() for name, buffer in model.buffers.items()})
+    bound = model.bind(leaves, {name: _doubled(buffer) for name, buffer in model.buffers.items()})
     entity, relation = bound.encode()
     candidates = torch.from_numpy(batch.candidates.astype(np.int64))
     kept = entity[torch.from_numpy(batch.anchors.astype(np.int64))][:, None]
@@ -175,6 +175,10 @@ def autograd(model: Model, objective: Objective, batch: Batch) -> tuple[dict[str
     losses = loss_per_triple(objective.loss, scores, objective.margin, objective.temperature)
     gradients = torch.autograd.grad(losses.mean(), list(leaves.values()))
     return dict(zip(leaves, (g.numpy() for g in gradients), strict=True)), losses.detach().numpy()
+
+
+def _doubled(buffer: torch.Tensor) -> torch.Tensor:
+    return buffer.double() if buffer.is_floating_point() else buffer
 
 
 class Towards:
@@ -198,6 +202,7 @@ class ExtensionContract:
     kind: ClassVar[type[Model]]
     graph: ClassVar[Callable[[], KnowledgeGraph]] = staticmethod(lambda: random_graph(0))
     options: ClassVar[dict[str, Any]] = {}  # those of [model.options]
+    tolerance: ClassVar[float] = 3e-6  # of a gradient, by its largest entry
 
     def build(self, dim: int = 5) -> Model:
         settings = ModelSettings(dim=dim, margin=MARGIN, options=self.options)
@@ -228,7 +233,9 @@ class ExtensionContract:
                 for name, array in model.parameters.items():
                     moved = (before[name].astype(np.float64) - array) / RATE
                     largest = np.abs(expected[name]).max()
-                    bound = 3e-6 * (largest if largest > 1e-9 else 1)  # margins cancel what is added to all
+                    bound = self.tolerance * (
+                        largest if largest > 1e-9 else 1
+                    )  # margins cancel what is added to all
                     assert np.abs(moved - expected[name]).max() <= bound
                     array[:] = before[name]
 

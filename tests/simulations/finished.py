@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fedkge.client.models import build_model
@@ -18,7 +19,9 @@ def write_run(folder: Path, model: str, norm: int = 1) -> list[Trained]:
     settings = ModelSettings(name=model, dim=8, norm=norm)  # type: ignore[arg-type]
     split = partition(load_graph(GRAPH), "random", clients=3)
     found = []
-    for number, graph in enumerate(split.clients):
+    for number, undescribed in enumerate(split.clients):
+        texts = tuple(f"thing {label}" for label in undescribed.entity_labels)
+        graph = replace(undescribed, texts={"entity": texts})
         write_graph(folder / "data" / f"client-{number}", graph)
         own = load_graph(folder / "data" / f"client-{number}")
         found.append(Trained(number, own, build_model(settings, own, seed=number)))

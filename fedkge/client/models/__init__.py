@@ -9,6 +9,16 @@ from fedkge.client.models.kbgat import KBGAT
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.relational_convolutions import RGCN, CompGCN
 from fedkge.client.models.rotations import RotatE
+from fedkge.client.models.text_encoders import (
+    BLP,
+    BOW,
+    DKRL,
+    BLPComplEx,
+    BLPDistMult,
+    Fusion,
+    FusionComplEx,
+    FusionDistMult,
+)
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
@@ -34,6 +44,14 @@ MODELS: Registry[type[Model]] = Registry(
         "CompGCN": CompGCN,
         "NoGE": NoGE,
         "KBGAT": KBGAT,
+        "BLP": BLP,
+        "BLP-DistMult": BLPDistMult,
+        "BLP-ComplEx": BLPComplEx,
+        "BOW": BOW,
+        "DKRL": DKRL,
+        "Fusion": Fusion,
+        "Fusion-DistMult": FusionDistMult,
+        "Fusion-ComplEx": FusionComplEx,
     },
 )
 

@@ -62,6 +62,7 @@ class Model(ABC):
     operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]
     has_encoder: ClassVar[bool] = False  # whether `encode` is more than taking the tables
+    row_wise: ClassVar[bool] = False  # whether `encode_rows` is cheaper than `encode`
     has_query: ClassVar[bool] = False  # whether it scores by a query and a comparison
 
     def __init_subclass__(cls) -> None:
@@ -71,6 +72,7 @@ class Model(ABC):
         if any(getattr(cls, name) is not getattr(owner, name) for name in _QUERIES):
             cls.operator = None
         cls.has_encoder = cls.encode is not Model.encode
+        cls.row_wise = cls.encode_rows is not Model.encode_rows
         cls.has_query = all(getattr(cls, name) is not getattr(Model, name) for name in _QUERIES[:2])
 
     def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
@@ -260,6 +262,15 @@ class Model(ABC):
         if self.relation_table in self._tensors:
             return Encoded(self[self.entity_table], self[self.relation_table])
         return Encoded(self[self.entity_table], torch.empty(len(self.scale), 0))
+
+    def encode_rows(self, entities: Tensor) -> Encoded:
+        """The rows of some entities (k,), and of all relations.
+
+        An encoder overrides it where an entity's row depends on nothing but that entity: a batch then encodes
+        the entities that it names and no others.
+        """
+        rows, relations = self.encode()
+        return Encoded(rows[entities], relations)
 
     @property
     def scored(self) -> ScoredRows:

@@ -74,11 +74,19 @@ class ParameterStep:
         for name, gradient in gradients.items():
             self._apply_whole(name, gradient if share == 1 else gradient * np.float32(share))
 
-    def through_encoder(self, slopes_of: Callable[[Model, ScoredRows], RowSlopes]) -> float:
-        """Torch encodes, slopes are found at the encoded rows, one backward pass reaches parameters."""
+    def through_encoder(
+        self, slopes_of: Callable[[Model, ScoredRows], RowSlopes], entities: Ids | None = None
+    ) -> float:
+        """Torch encodes, slopes are found at the encoded rows, one backward pass reaches parameters.
+
+        Given entities (k,), theirs are the only entity rows that are encoded.
+        """
         leaves = {name: self.model[name].detach().requires_grad_() for name in self.model.parameters}
         bound = self.model.bind(leaves, rng=self.rng)
-        encoded = bound.encode()
+        if entities is None:
+            encoded = bound.encode()
+        else:
+            encoded = bound.encode_rows(torch.from_numpy(entities.astype(np.int64)))
         slopes = slopes_of(bound, ScoredRows(*(part.detach().contiguous().numpy() for part in encoded)))
         trained = [
             (part, torch.from_numpy(slope))
@@ -131,7 +139,8 @@ class KernelStep(ParameterStep):
         """Move the parameters; return the mean loss before the move."""
         self.optimizer.begin_step()
         if self.model.has_encoder:
-            return self.through_encoder(lambda model, rows: self._slopes(model, batch, rows))
+            entities, renumbered = _named(batch) if self.model.row_wise else (None, batch)
+            return self.through_encoder(lambda model, rows: self._slopes(model, renumbered, rows), entities)
         if self._fuses and batch.shared is None:
             return self._fused(batch)
         if self.max_gradient_norm is not None:
@@ -181,6 +190,19 @@ class KernelStep(ParameterStep):
             triples.entity_sums(rows.entities).rows(_numbers(rows.entities)),
             triples.relation_sums(len(rows.relations)).rows(_numbers(rows.relations)),
         )
+
+
+def _named(batch: Batch) -> tuple[Ids, Batch]:
+    """The entities that a batch names, ascending, and the batch with their places in that order for ids."""
+    ids = [batch.anchors, batch.candidates.ravel(), *([] if batch.shared is None else [batch.shared])]
+    entities = np.unique(np.concatenate(ids))
+    entities = entities[entities >= 0]  # −1 is no candidate
+    place = np.full(entities.max() + 2, -1, dtype=np.int32)  # the last one is that of −1
+    place[entities] = np.arange(len(entities), dtype=np.int32)
+    shared = None if batch.shared is None else place[batch.shared]
+    return entities, batch._replace(
+        anchors=place[batch.anchors], candidates=place[batch.candidates], shared=shared
+    )
 
 
 def scale_of_norm(gradients: Mapping[str, Floats], limit: float | None) -> float:

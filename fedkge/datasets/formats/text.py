@@ -23,7 +23,7 @@ from fedkge.datasets.formats.file_format import Layout, TripleFile
 from fedkge.datasets.graph import BoolArray, LabelledTriples
 from fedkge.errors import DataError
 
-__all__ = ["Text", "read_labels", "write_labels", "write_triples"]
+__all__ = ["ESCAPED", "Text", "read_labels", "unescaped", "write_labels", "write_pairs", "write_triples"]
 
 ESCAPED = "# fedkge: escaped"
 _PLAIN = "hrt"  # the order of a file without a header, unless the user gives another
@@ -101,6 +101,16 @@ def read_labels(member: Member) -> list[str]:
 def write_labels(path: Path, labels: Sequence[str]) -> None:
     """Write one label a line; escaped throughout, since a lone empty label would be a blank line."""
     _write(path, [ESCAPED, *(_escape(label) or "\\e" for label in labels)])
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write a label and what belongs to it on each line, escaped throughout."""
+    _write(path, [ESCAPED, *("\t".join(_escape(cell) or "\\e" for cell in pair) for pair in pairs)])
+
+
+def unescaped(cell: str) -> str:
+    """A cell of a file that says it is escaped."""
+    return _unescape(cell)
 
 
 def _cells(member: Member) -> tuple[list[str], int, bool]:

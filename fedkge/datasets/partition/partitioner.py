@@ -157,6 +157,7 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         {split: local(rows) for split, rows in parts.items()},
         {split: marks[rows] for split, rows in parts.items()} if graph.confidential else None,
         graph.features_of(entities, relations),
+        graph.texts_of(entities, relations),
     )
 
 

@@ -34,6 +34,10 @@ Header = Annotated[
     bool | None,
     typer.Option("--header/--no-header", help="Whether text files have a header (default: look)."),
 ]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(help="A file of texts or vectors of entities, or relation:FILE; may be repeated."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 
@@ -61,11 +65,17 @@ def list_datasets(as_json: Json = False) -> None:
 
 
 @app.command()
-def info(source: Source, columns: Columns = None, header: Header = None, as_json: Json = False) -> None:
+def info(
+    source: Source,
+    columns: Columns = None,
+    header: Header = None,
+    features: Features = None,
+    as_json: Json = False,
+) -> None:
     """What a dataset contains."""
     from fedkge.datasets import DATASETS, SPLITS, Split
 
-    loaded = _load(source, columns, header)
+    loaded = _described(_load(source, columns, header), features)
     split = loaded if isinstance(loaded, Split) else Split.single(loaded)
     known = None if Path(source).exists() else DATASETS.get(split.name)
     counts = {
@@ -75,6 +85,7 @@ def info(source: Source, columns: Columns = None, header: Header = None, as_json
         "relations": len(split.relation_labels),
         **{name: sum(len(graph[name]) for graph in split.clients) for name in SPLITS},
         "held_out_unseen": split.unseen,
+        **_coverages(split),
         "content_hash": split.content_hash,
         "about": known.about if known else None,
         "licence": known.licence if known else None,
@@ -121,6 +132,14 @@ def split_dataset(
         str | None, typer.Option("--partition", help="See 'fedkge list partitions' (default: random).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    inductive: Annotated[
+        str | None,
+        typer.Option(
+            help="First hold out entities with all their triples: shares for validation and test, '0.1,0.1', "
+            "or a folder with dev-ents.txt and test-ents.txt."
+        ),
+    ] = None,
+    features: Features = None,
     confidential: Annotated[
         str | None,
         typer.Option(help="Mark statements: 0.5, relation:0.5, predicates:A|B, predicates:@FILE, column."),
@@ -134,8 +153,9 @@ def split_dataset(
     from fedkge.datasets import write_pickle, write_split
 
     _check_room(out, source, force)
-    loaded = _load(source, columns, header)
+    loaded = _described(_load(source, columns, header), features)
     with Console(stderr=True).status("dividing"):
+        loaded = loaded if inductive is None else _without(loaded, inductive, seed, source)
         made = _divide(loaded, clients, partition_, seed, confidential)
     with Console(stderr=True).status("writing"):
         if out.suffix == ".pkl":
@@ -155,6 +175,38 @@ def _divide(
         return made if confidential is None else mark_split(made, confidential, seed)
     marked = loaded if confidential is None else mark(loaded, confidential, seed)
     return partition(marked, spec or "random", clients or 5, seed)
+
+
+def _described(loaded: KnowledgeGraph | Split, features: list[str] | None) -> KnowledgeGraph | Split:
+    """With the features of the files that were given."""
+    from fedkge.datasets import Split
+    from fedkge.datasets.features import described_by, described_split, find
+
+    files = [find(path) for path in features or []]
+    if not files:
+        return loaded
+    return described_split(loaded, files) if isinstance(loaded, Split) else described_by(loaded, files)
+
+
+def _without(loaded: KnowledgeGraph | Split, rule: str, seed: int, source: str) -> KnowledgeGraph:
+    """Without the entities that are held out."""
+    from fedkge.datasets import Split
+    from fedkge.datasets.inductive import inductive
+
+    if isinstance(loaded, Split):
+        raise SettingError(f"--inductive: {source} is already split among clients; give a whole graph")
+    return inductive(loaded, rule, seed)
+
+
+def _coverages(split: Split) -> dict[str, int]:
+    """How many entities and relations have features, counted at every client that has them."""
+    from fedkge.datasets.features import coverage_of
+
+    counts = {
+        f"{kind}_features": sum(coverage_of(graph, kind).having for graph in split.clients)
+        for kind in ("entity", "relation")
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _summary(split: Split, out: Path) -> str:

@@ -24,6 +24,9 @@ from fedkge.datasets import (
     partition,
     write_graph,
 )
+from fedkge.datasets.features import described_by, described_split, find, with_features_of
+from fedkge.datasets.inductive import inductive
+from fedkge.errors import SettingError
 from fedkge.experiment import DataSettings, Experiment
 from fedkge.simulations.runs.engines import NodeConfig
 from fedkge.simulations.runs.environment import describe
@@ -39,11 +42,20 @@ def divide(experiment: Experiment) -> Split:
     data, seed = experiment.data, experiment.seed
     source = load(data.dataset, _columns_of_dataset(experiment))
     rule = str(data.confidential)
+    files = [find(path) for path in data.features]
     if isinstance(source, Split):
+        if data.inductive is not None:
+            raise SettingError(
+                f"data.inductive: {data.dataset} is already split among clients; hold out entities of a "
+                "whole graph, before it is divided"
+            )
+        source = described_split(source, files) if files else source
         default = DataSettings.model_fields["partition"].default  # nobody asked for it: take them as they are
         split = partition(source, "given" if data.partition == default else data.partition, clients=0)
         return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
-    graph = mark(source, rule, seed) if rule != "0.0" else source
+    graph = described_by(source, files) if files else source
+    graph = inductive(graph, data.inductive, seed) if data.inductive is not None else graph
+    graph = mark(graph, rule, seed) if rule != "0.0" else graph
     return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
 
 
@@ -89,8 +101,9 @@ def pooled(split: Split) -> Split:
         secret = {row for row, is_marked in zip(triples, confidential, strict=True) if is_marked}
         marks[name] = np.array([row in secret for row in rows], dtype=bool)  # to one client is to all
     marked = marks if any(graph.confidential for graph in split.clients) else None
-    graph = KnowledgeGraph.from_ids("client-0", split.entity_labels, split.relation_labels, arrays, marked)
-    return Split.single(graph)
+    labels = split.entity_labels, split.relation_labels
+    graph = KnowledgeGraph.from_ids("client-0", *labels, arrays, marked)
+    return Split.single(with_features_of(graph, split.clients))
 
 
 def lay_out(folder: Path, experiment: Experiment, split: Split, adversary: str = "") -> None:

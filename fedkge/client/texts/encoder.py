@@ -1,0 +1,88 @@
+"""The contract of a text encoder: texts to vectors, and texts to words that have vectors."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.kernels.arrays import Floats
+
+__all__ = ["STOP_WORDS", "TextEncoder", "Words", "split_words"]
+
+Progress = Callable[[int], None]  # told how many more texts are done
+
+# Words that say nothing of what they stand beside; models of single words leave them out, as BLP does.
+# fmt: off
+STOP_WORDS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "for", "from", "had", "has", "have",
+    "he", "her", "his", "if", "in", "into", "is", "it", "its", "of", "on", "or", "she", "so", "than",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "was",
+    "were", "which", "who", "will", "with",
+))
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Words:
+    """Texts as rows of a table of words, some after the other; words are numbered as they appear."""
+
+    ids: NDArray[np.int64]  # (words of all texts,)
+    starts: NDArray[np.int64]  # (texts + 1,) where each text starts
+    vectors: Floats  # (distinct words, w)
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[str]], vectors_of: Callable[[Sequence[str]], Floats]) -> Words:
+        """Texts given as words; `vectors_of` gives each word its row."""
+        numbers: dict[str, int] = {}
+        ids = [numbers.setdefault(word, len(numbers)) for text in texts for word in text]
+        starts = np.cumsum([0, *map(len, texts)])
+        return cls(np.array(ids, dtype=np.int64), starts.astype(np.int64), vectors_of(list(numbers)))
+
+    def means(self) -> Floats:
+        """(texts, w) the mean over each text's words; zero where it has none."""
+        sums = np.zeros((len(self.starts) - 1, self.vectors.shape[1]))
+        owner = np.repeat(np.arange(len(sums)), np.diff(self.starts))
+        np.add.at(sums, owner, self.vectors[self.ids])
+        means: Floats = (sums / np.maximum(np.diff(self.starts), 1)[:, None]).astype(np.float32)
+        return means
+
+
+class TextEncoder(ABC):
+    """Frozen: it is not trained, and so the vector of a text says nothing about anybody's triples."""
+
+    summary: ClassVar[str]  # one line, for lists
+    slow: ClassVar[bool] = False  # whether encodings are worth keeping on disk
+
+    @classmethod
+    @abstractmethod
+    def of(cls, argument: str) -> Self:
+        """The encoder by what stands after the colon of its name."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of the vectors of texts."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What its encodings depend on beside the texts."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], progress: Progress) -> Floats:
+        """(texts, width); zero for a text without words."""
+
+    @abstractmethod
+    def words(self, texts: Sequence[str], length: int) -> Words:
+        """The first words of each text that are no stop words, at most `length` of them."""
+
+
+def split_words(text: str) -> list[str]:
+    """Lower-case words and numbers, without stop words."""
+    return [word for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOP_WORDS]

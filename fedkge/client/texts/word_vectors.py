@@ -1,0 +1,127 @@
+"""Word vectors from a file: GloVe's text format, or an .npz with `words` and `vectors`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.client.kernels.arrays import Floats
+from fedkge.client.texts.encoder import Progress, TextEncoder, Words, split_words
+from fedkge.datasets.download import locate
+from fedkge.datasets.formats.container import members
+from fedkge.datasets.registry import RemoteFile
+from fedkge.errors import DataError, DownloadError, SettingError
+
+__all__ = ["Glove"]
+
+_NAMES = ("text/glove-6B-100d-subset.npz", "text/glove.6B.100d.txt", "text/glove.6B.300d.txt")
+
+
+class Glove(TextEncoder):
+    """The mean of a text's word vectors (Pennington et al., 2014); unknown words are left out."""
+
+    summary = "glove, glove:PATH, glove:URL#SHA256: the mean of word vectors"
+
+    def __init__(self, numbers: dict[str, int], vectors: NDArray[np.floating], identity: str) -> None:
+        self.numbers = numbers
+        self.vectors = vectors  # (words, w)
+        self._identity = identity
+
+    @classmethod
+    def of(cls, argument: str) -> Self:
+        return cls(*_loaded(_place(argument)))
+
+    @property
+    def width(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def encode(self, texts: Sequence[str], progress: Progress) -> Floats:
+        means = self.words(texts, 10_000).means()
+        progress(len(texts))
+        return means
+
+    def words(self, texts: Sequence[str], length: int) -> Words:
+        known = ([word for word in split_words(text) if word in self.numbers] for text in texts)
+        return Words.of([words[:length] for words in known], self._rows)
+
+    def _rows(self, words: Sequence[str]) -> Floats:
+        rows: Floats = self.vectors[[self.numbers[word] for word in words]].astype(np.float32)
+        return rows.reshape(len(words), self.width)
+
+
+def _place(argument: str) -> Path:
+    """The file of vectors: the one that is named, or one of the usual names below FEDKGE_DATA."""
+    if argument.startswith(("http://", "https://")):
+        url, _, digest = argument.partition("#")
+        if len(digest) != 64:
+            raise SettingError(
+                f"text encoder 'glove:{url}': a download needs the file's SHA-256; write glove:URL#SHA256"
+            )
+        return locate(RemoteFile(f"text/{url.rpartition('/')[2]}", url, digest))
+    folder = os.environ.get("FEDKGE_DATA")
+    if argument:
+        places = [Path(argument), *([Path(folder) / argument] if folder else [])]
+    else:
+        places = [Path(folder) / name for name in _NAMES] if folder else []
+    for place in places:
+        if place.is_file():
+            return place
+    tried = " or ".join(map(str, places)) or "FEDKGE_DATA is not set"
+    raise DownloadError(
+        f"text encoder 'glove': no word vectors ({tried}); get glove.6B.zip from "
+        "nlp.stanford.edu/projects/glove, unpack it, and write glove:PATH"
+    )
+
+
+@lru_cache(maxsize=2)
+def _loaded(path: Path) -> tuple[dict[str, int], NDArray[np.floating], str]:
+    """The words' numbers, their vectors, and what tells this file from others."""
+    member = members(path)[0]
+    raw = member.read()
+    words, vectors = _npz(raw, member.origin) if member.suffix == ".npz" else _text(raw, member.origin)
+    return {word: row for row, word in enumerate(words)}, vectors, hashlib.sha256(raw).hexdigest()
+
+
+def _npz(raw: bytes, origin: str) -> tuple[list[str], NDArray[np.floating]]:
+    try:
+        with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
+            words, vectors = arrays["words"].tolist(), arrays["vectors"]
+    except (KeyError, ValueError, OSError) as error:
+        raise DataError(f"{origin}: expected an .npz with 'words' and 'vectors' ({error})") from error
+    if vectors.ndim != 2 or len(vectors) != len(words):
+        raise DataError(
+            f"{origin}: {len(words)} words and vectors of shape {vectors.shape}; expected a row each"
+        )
+    return words, vectors
+
+
+def _text(raw: bytes, origin: str) -> tuple[list[str], NDArray[np.floating]]:
+    """A word and its numbers a line, with spaces between."""
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    for number, line in enumerate(raw.splitlines(), start=1):
+        word, _, numbers = line.partition(b" ")
+        try:
+            row = np.array(numbers.split(), dtype=np.float32)
+            words.append(word.decode())
+        except ValueError as error:
+            raise DataError(f"{origin}, line {number}: expected a word and numbers ({error})") from error
+        if len(row) == 0 or (rows and len(row) != len(rows[0])):
+            width = len(rows[0]) if rows else "some"
+            raise DataError(f"{origin}, line {number}: {len(row)} numbers, where {width} are expected")
+        rows.append(row)
+    if not rows:
+        raise DataError(f"{origin}: no word vectors; expected a word and its numbers on each line")
+    return words, np.stack(rows)

@@ -1,0 +1,153 @@
+"""Files of texts and vectors: `label⇥text`, Wikidata's descriptions in JSON, `.npz` with labels and rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkge.datasets.formats.container import Member, members, read_text
+from fedkge.datasets.formats.text import ESCAPED, unescaped
+from fedkge.datasets.labels import respelt
+from fedkge.errors import DataError
+
+__all__ = ["FeatureFile", "feature_files", "find", "is_feature_file", "read_features"]
+
+MOST = 100_000  # characters of one text; a description has a few hundred
+_KINDS = ("entity", "relation")
+# Beside a graph, by the start of their names; of two texts of a label, the earlier file's counts.
+_BESIDE = ("2textlong", "2text", "2wikidata", "-texts", "-features")
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """The texts or the vectors of one file, by label."""
+
+    kind: str  # "entity" or "relation"
+    origin: str
+    texts: Mapping[str, str]
+    vectors: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def labels(self) -> set[str]:
+        return {*self.texts, *self.vectors}
+
+
+def is_feature_file(member: Member) -> bool:
+    """Whether a file beside triples holds features, by its name: entity2text.txt, relation-texts.tsv."""
+    return any(member.stem == kind + name for kind in _KINDS for name in _BESIDE)
+
+
+def feature_files(contents: Sequence[Member]) -> list[FeatureFile]:
+    """The features among the files of a graph, those of long texts first."""
+    beside = [
+        (place, kind, member)
+        for member in contents
+        for kind in _KINDS
+        for place, name in enumerate(_BESIDE)
+        if member.stem == kind + name
+    ]
+    return [read_features(member, kind) for _, kind, member in sorted(beside, key=lambda each: each[:2])]
+
+
+def find(given: str) -> FeatureFile:
+    """A file as the user names it, `PATH` or `relation:PATH`, also below the folder FEDKGE_DATA."""
+    kind, colon, path = given.partition(":")
+    if not colon or kind not in _KINDS:
+        kind, path = "entity", given
+    folder = os.environ.get("FEDKGE_DATA")
+    places = [Path(path), *([Path(folder) / path] if folder else [])]
+    for place in places:
+        if place.is_file():
+            return read_features(members(place)[0], kind)
+    raise DataError(
+        f"data.features: no file {' or '.join(map(str, places))}; give a path, or one below FEDKGE_DATA, "
+        "with 'relation:' before it if its labels are relations"
+    )
+
+
+def read_features(member: Member, kind: str) -> FeatureFile:
+    """The features of a file, by its ending."""
+    if member.suffix == ".npz":
+        return FeatureFile(kind, member.origin, {}, _vectors(member))
+    pairs = _from_json(member) if member.suffix == ".json" else _from_lines(member)
+    texts: dict[str, str] = {}
+    for place, label, text in pairs:
+        if len(text) > MOST:
+            raise DataError(
+                f"{member.origin}, {place}: the text of '{label}' has {len(text):,} characters, and a "
+                f"description at most {MOST:,}; shorten it, or give the file with one text for each label"
+            )
+        if texts.setdefault(label, text) != text:
+            raise DataError(f"{member.origin}, {place}: '{label}' has another text above; keep one")
+    return FeatureFile(kind, member.origin, {label: text for label, text in texts.items() if text}, {})
+
+
+def _from_lines(member: Member) -> Iterator[tuple[str, str, str]]:
+    """Where it stands, label, text; names such as Gary_Rydstrom are words."""
+    lines = read_text(member).replace("\r\n", "\n").split("\n")
+    escaped = lines[0] == ESCAPED
+    for number, line in enumerate(lines, start=1):
+        if not line or (escaped and number == 1):
+            continue
+        label, tab, text = line.partition("\t")
+        if not tab:
+            raise DataError(
+                f"{member.origin}, line {number}: expected a label, a tab and a text; found no tab"
+            )
+        if escaped:
+            label, text = unescaped(label), unescaped(text)
+        text = text.strip()
+        yield f"line {number}", respelt(label), text if " " in text else text.replace("_", " ").strip()
+
+
+def _from_json(member: Member) -> Iterator[tuple[str, str, str]]:
+    """An object by label, of texts or of objects with a `label` and a `description`."""
+    try:
+        entries: Any = json.loads(read_text(member))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{member.origin}: not JSON ({error}); is it cut?") from error
+    if not isinstance(entries, dict):
+        raise DataError(f"{member.origin}: expected an object that has a text for each label")
+    for label, entry in entries.items():
+        parts: list[Any] = [entry] if isinstance(entry, str) else []
+        if isinstance(entry, dict):
+            parts = [entry.get("label"), entry.get("description")]
+        elif not parts:
+            raise DataError(
+                f"{member.origin}, '{label}': expected a text, or an object with 'label' and 'description'"
+            )
+        yield (
+            f"'{label}'",
+            respelt(label),
+            ", ".join(part for part in parts if isinstance(part, str) and part),
+        )
+
+
+def _vectors(member: Member) -> dict[str, NDArray[np.float32]]:
+    """Arrays `labels` (n,) and `rows` (n, w)."""
+    try:
+        with np.load(io.BytesIO(member.read()), allow_pickle=False) as arrays:
+            labels, rows = arrays["labels"], arrays["rows"]
+    except (KeyError, ValueError, zipfile.BadZipFile, OSError) as error:
+        raise DataError(
+            f"{member.origin}: expected an .npz with arrays 'labels' (n,) and 'rows' (n, width), without "
+            f"pickled objects ({error})"
+        ) from error
+    if labels.ndim != 1 or labels.dtype.kind != "U" or rows.ndim != 2 or len(rows) != len(labels):
+        raise DataError(
+            f"{member.origin}: 'labels' are {labels.dtype} of shape {labels.shape}, 'rows' of shape "
+            f"{rows.shape}; expected texts (n,) and numbers (n, width)"
+        )
+    if rows.dtype.kind not in "fiu" or not np.isfinite(rows.astype(np.float32)).all():
+        raise DataError(f"{member.origin}: 'rows' hold something other than finite numbers")
+    names = [respelt(label) for label in labels.tolist()]
+    return dict(zip(names, rows.astype(np.float32), strict=True))

@@ -1,0 +1,22 @@
+"""Features as files beside a graph's triples, from which loading the folder takes them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedkge.datasets.formats.text import write_pairs
+from fedkge.datasets.graph import KnowledgeGraph
+
+__all__ = ["write_features"]
+
+
+def write_features(folder: Path, graph: KnowledgeGraph) -> None:
+    """`entity-texts.tsv` and `entity-features.npz`, and the same of relations, where there are some."""
+    for kind, texts in graph.texts.items():
+        pairs = [pair for pair in zip(graph.labels[kind], texts, strict=True) if pair[1]]
+        write_pairs(folder / f"{kind}-texts.tsv", pairs)
+    for kind, rows in graph.features.items():
+        labels = np.array(graph.labels[kind], dtype=np.str_)
+        np.savez(folder / f"{kind}-features.npz", labels=labels, rows=rows)
