@@ -27,12 +27,15 @@ Pair = tuple[Rows | None, Rows | None]  # entity and relation rows
 
 def unscorable(settings: ModelSettings) -> str:
     """Why an adversary cannot score rows of a model; empty where it can."""
-    if not MODELS[settings.name].has_encoder:
-        return ""
-    return (
-        f"{settings.name} scores what its encoder makes of rows, with parts that never travel, and no "
-        "shallow model scores its input rows in their place"
-    )
+    kind = MODELS[settings.name]
+    if kind.has_encoder:
+        return (
+            f"{settings.name} scores what its encoder makes of rows, with parts that never travel, and no "
+            "shallow model scores its input rows in their place"
+        )
+    if kind.decoder_of(settings) is None:
+        return f"{settings.name} scores rows with weights of its own, which never travel"
+    return ""
 
 
 def of_inputs(view: View) -> View:

@@ -133,6 +133,17 @@ def test_what_no_shallow_model_scores_is_not_possible_and_says_why(
         assert "Closed scores what its encoder makes of rows" in finding.note
 
 
+@pytest.mark.parametrize("name", ["ConvKB", "KBGAT"])
+def test_rows_that_are_scored_with_weights_of_a_clients_own_are_not_scored(tmp_path: Path, name: str) -> None:
+    run(experiment(f"model.name={name}"), tmp_path / "run")
+    findings = attack_run(tmp_path / "run", ["reconstruction", "membership"])
+    scored = [each for each in findings if each.metric in ("auc", "accuracy") and not each.granted]
+    assert scored
+    for finding in scored:
+        assert finding.value is None or "degrees" in finding.regime
+    assert any(f"{name} scores" in finding.note for finding in findings)
+
+
 def test_rows_of_a_shallow_model_are_as_they_were(tmp_path: Path) -> None:
     run(experiment("model.name=DistMult"), tmp_path / "run")
     views = views_of(RecordedRun(tmp_path / "run"), [0], 1.0)

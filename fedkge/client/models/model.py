@@ -64,6 +64,7 @@ class Model(ABC):
     has_encoder: ClassVar[bool] = False  # whether `encode` is more than taking the tables
     row_wise: ClassVar[bool] = False  # whether `encode_rows` is cheaper than `encode`
     has_query: ClassVar[bool] = False  # whether it scores by a query and a comparison
+    has_weights: ClassVar[bool] = False  # whether it has parameters besides its tables
 
     def __init_subclass__(cls) -> None:
         """A subclass that overrides a query loses its parent's fused operator."""
@@ -73,6 +74,7 @@ class Model(ABC):
             cls.operator = None
         cls.has_encoder = cls.encode is not Model.encode
         cls.row_wise = cls.encode_rows is not Model.encode_rows
+        cls.has_weights = any("weight_shapes" in vars(kind) for kind in cls.__mro__ if kind is not Model)
         cls.has_query = all(getattr(cls, name) is not getattr(Model, name) for name in _QUERIES[:2])
 
     def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
@@ -172,12 +174,12 @@ class Model(ABC):
 
     @classmethod
     def decoder_of(cls, settings: ModelSettings) -> ModelSettings | None:
-        """The shallow model that scores as this one does once rows are encoded; None: there is none.
+        """The model that scores as this one does once rows are encoded, from rows alone; None: there is none.
 
-        By default the one that it inherits its queries from.
+        By default itself, or the one that an encoder inherits its queries from.
         """
         if not cls.has_encoder:
-            return settings
+            return None if cls.has_weights else settings
         for parent in cls.__mro__:
             if issubclass(parent, Model) and parent.has_query and not parent.has_encoder:
                 dim = cls.entity_columns(settings.dim) // parent.entity_columns(1) or settings.dim
