@@ -55,6 +55,7 @@ def test_a_written_experiment_has_every_default():
             "target_mrr",
             "options",
             "columns",
+            "inductive",
             "max_gradient_norm",
         }
 

@@ -271,7 +271,12 @@ def test_columns_are_refused_where_there_are_none(kind: str, data_folder: Path, 
     }
     source = sources.get(kind, str(tmp_path))
     if kind == "idform":
-        (tmp_path / "train2id.txt").write_text("1\n0 1 0\n")
+        for file, lines in (
+            ("train2id", "1\n0 1 0\n"),
+            ("entity2id", "2\na 0\nb 1\n"),
+            ("relation2id", "1\np 0\n"),
+        ):
+            (tmp_path / f"{file}.txt").write_text(lines)
     for folder in ("rdf",) * (kind == "rdf") + ("client-0", "client-1") * (kind == "divided rdf"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "train.nt").write_text("<http://a> <http://p> <http://b> .\n")

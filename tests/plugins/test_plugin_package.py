@@ -228,6 +228,7 @@ def test_a_strategy_from_outside_gives_the_same_result_inline_and_on_ray(site: S
     assert site.run(*settings)["result_hash"] == site.run(*settings, RAY)["result_hash"]
 
 
+@pytest.mark.slow
 def test_the_term_of_a_strategy_from_outside_acts_on_every_engine_and_under_masks(site: Site) -> None:
     without = (HALF_STEP, FEDPROX, "federation.options.mu=0")
     strong = (HALF_STEP, FEDPROX, "federation.options.mu=2")

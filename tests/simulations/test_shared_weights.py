@@ -127,6 +127,7 @@ def test_a_policy_that_names_strategies_names_what_may_travel_beside_them() -> N
         )
 
 
+@pytest.mark.slow
 def test_ray_gives_the_bits_of_one_process(tmp_path: Path, ray_running: Any) -> None:
     changes = [*COMPGCN, WEIGHTS, *PLAIN, "model.options.composition=circular"]
     hashes = {

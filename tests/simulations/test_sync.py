@@ -114,6 +114,7 @@ def test_a_resumed_run_ends_in_the_same_bits(
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics)
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_bits_and_survives_a_dead_worker(
     tiny: Make, tmp_path: Path, ray_running: Any
 ) -> None:

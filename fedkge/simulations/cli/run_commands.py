@@ -126,7 +126,8 @@ def write_flower_config(
     sets: Sets = None,
 ) -> None:
     """Write the run config with which `flwr run . --run-config FILE` runs an experiment."""
-    experiment = _read(file, sets, None, None)
+    simulated = ["adversary.attacks=[]"] if file is None else []  # those of the embedded quickstart
+    experiment = _read(file, [*simulated, *(sets or [])], None, None)
     experiment.check_deployed()
     if roster is not None:
         _check_roster(roster, experiment.data.clients)

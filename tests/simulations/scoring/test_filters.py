@@ -73,7 +73,7 @@ def test_what_travels_and_what_comes_of_it_do_not_depend_on_the_filter(
     assert found["own"] == found["both"] == found["all"]
 
 
-@pytest.mark.parametrize("protected", [False, True])
+@pytest.mark.parametrize("protected", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_engine_gives_the_same_scores(
     protected: bool, tiny: Make, secret: Make, tmp_path: Path, ray_running: Any
 ) -> None:
