@@ -333,7 +333,11 @@ def three_answers() -> Rows:
         for metric in ("triples recovered", "triples recovered by guessing"):
             line = cells.line(**at, metric=metric) if metric in has else None
             row.append(
-                "none sent" if line is None else spanned(line) if line["low"] > 0 else share(line["measured"])
+                "not possible"
+                if line is None
+                else spanned(line)
+                if line["low"] > 0
+                else share(line["measured"])
             )
         yield [*row, str(int(cells.line(**at, metric=names["own"])["seeds"]))]
 

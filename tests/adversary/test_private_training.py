@@ -12,7 +12,7 @@ from scipy import stats
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.gaussian import snap
 from fedkge.client.kernels.losses import LOSSES, slopes
-from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import mechanism_of, train_privately
 from fedkge.client.privacy.mechanism import TrainingSession
 from fedkge.client.privacy.noise import grid_of
@@ -23,6 +23,7 @@ from fedkge.client.training.threads import one_thread
 from fedkge.datasets import mark, unrestricted
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
+from tests.contracts.model import SHALLOW
 
 GRAPH = mark(random_graph(1, entities=12, relations=3, triples=60), "0.5", 0)
 SETTINGS = TrainingSettings(
@@ -121,11 +122,9 @@ def test_a_score_that_is_no_number_shows_nothing_of_the_memory_before(loss: str,
         assert not garbage.any()
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", SHALLOW)
 @pytest.mark.parametrize("magnitude", [1e-30, 1.0, MOST_SENT])
 def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitude: float) -> None:
-    if MODELS[name].has_encoder or not MODELS[name].has_query:
-        pytest.skip("private training refuses it")
     model = hostile(name, magnitude, np.random.default_rng(0))
     dp = DPSettings(mode="sound", clip=CLIP, sigma=4.0, budget=None)
     settings = SETTINGS.model_copy(update={"learning_rate": 1e-9})  # unrestricted triples diverge in the open
@@ -133,10 +132,9 @@ def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitud
     assert all(np.isfinite(table).all() for table in model.tables.values())
 
 
-PRIVATE = sorted(name for name, kind in MODELS.items() if kind.has_query and not kind.has_encoder)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", SHALLOW)
 @pytest.mark.parametrize("noise", ["lazy", "dense"])
 def test_no_rows_make_one_triple_count_for_more_than_its_bound(name: str, noise: str) -> None:
     """Findings 3 and 8: rows near 4e5 were rounded by more than lazy noise, and parts that cancelled
