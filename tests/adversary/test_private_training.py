@@ -132,8 +132,6 @@ def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitud
     assert all(np.isfinite(table).all() for table in model.tables.values())
 
 
-
-
 @pytest.mark.parametrize("name", SHALLOW)
 @pytest.mark.parametrize("noise", ["lazy", "dense"])
 def test_no_rows_make_one_triple_count_for_more_than_its_bound(name: str, noise: str) -> None:
