@@ -188,9 +188,10 @@ class TrainingSettings(Settings):
     )
     filter_negatives: bool = Field(default=True, description="no negative is a train triple of this client")
     shared_negatives: bool = Field(default=False, description="one draw for the whole batch")
-    negatives_from: Literal["own", "first"] = Field(
+    negatives_from: Literal["own", "seen", "first"] = Field(
         default="own",
-        description="`first`: below the number of the client's entities, by shared number; those that it "
+        description="`own`: all entities of the client; `seen`: those of its train triples, where others are "
+        "held out; `first`: below the number of the client's entities, by shared number; those that it "
         "lacks are no negatives. What the FedR authors' FedE does by mistake",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="`cuda` takes the torch path")

@@ -53,6 +53,54 @@ def test_no_negative_is_a_known_answer_and_the_target_comes_first(seed, entities
     assert Counter(rebuilt) == Counter(map(tuple, graph.train.tolist()))
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 1000),
+    corrupt=st.sampled_from(["tail", "head", "both"]),
+    shared=st.booleans(),
+    unfiltered=st.booleans(),
+)
+def test_negatives_of_seen_entities_are_those_of_a_graph_without_the_others(
+    seed, corrupt, shared, unfiltered
+):
+    graph = random_graph(seed, 12, 2, 30)
+    spread = np.sort(np.random.default_rng(seed).choice(40, 12, replace=False)).astype(np.int32)
+    train = np.stack([spread[graph.train[:, 0]], graph.train[:, 1], spread[graph.train[:, 2]]], axis=1)
+    seen = np.unique(graph.train[:, [0, 2]])
+    compact = np.searchsorted(seen, graph.train[:, [0, 2]]).astype(np.int32)
+    narrow = np.stack([compact[:, 0], graph.train[:, 1], compact[:, 1]], axis=1)
+    options = {
+        "corrupt": corrupt,
+        "shared_negatives": shared,
+        "negatives": 30,
+        "filter_negatives": not unfiltered,
+    }
+    labels, relations = tuple(map(str, range(40))), graph.relation_labels
+    wide = KnowledgeGraph("wide", labels, relations, train, NONE, NONE)
+    small = KnowledgeGraph("small", labels[: len(seen)], relations, narrow, NONE, NONE)
+    batch = batch_of(wide, seed, **options, negatives_from="seen")
+    alone = batch_of(small, seed, **options)
+    back = np.append(spread[seen], -1)  # −1 stays −1
+    np.testing.assert_array_equal(batch.candidates, back[alone.candidates])
+    np.testing.assert_array_equal(batch.anchors, back[alone.anchors])
+    if shared:
+        np.testing.assert_array_equal(batch.shared, back[alone.shared])
+
+
+def test_which_entities_are_seen_is_counted_in_the_graph_that_may_be_counted():
+    labels = tuple("abcdefgh")
+    public = KnowledgeGraph("public", labels, ("r",), np.array([[0, 0, 1], [2, 0, 1]], np.int32), NONE, NONE)
+    hidden = KnowledgeGraph("hidden", labels, ("r",), np.array([[3, 0, 4]], np.int32), NONE, NONE)
+    options = TrainingSettings(negatives=200, negatives_from="seen")
+    sampler = NegativeSampler(hidden, options, counted=public)
+    drawn = sampler.batch(np.arange(1), np.random.default_rng(0)).candidates[0]
+    assert drawn[0] == 4
+    assert set(drawn[1:].tolist()) == {0, 1, 2}
+    nobody = KnowledgeGraph("nobody", labels, ("r",), NONE, NONE, NONE)
+    drawn = NegativeSampler(hidden, options, counted=nobody).batch(np.arange(1), np.random.default_rng(0))
+    assert set(drawn.candidates[0, 1:].tolist()) == {0, 1, 2, 3, 5, 6, 7}
+
+
 def test_every_other_entity_is_equally_likely():
     train = np.array([[0, 0, 1], [0, 0, 4], [0, 0, 5], [0, 0, 9]], dtype=np.int32)
     graph = KnowledgeGraph("star", tuple("abcdefghij"), ("r",), train, NONE, NONE)

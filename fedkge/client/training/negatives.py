@@ -1,5 +1,8 @@
 """Candidates for every triple of a batch: its own entity first, then entities drawn from the client's.
 
+Under `negatives_from = "seen"` those of train triples alone are drawn: an entity that is held out would else
+be a wrong answer to everything.
+
 Known answers are left out exactly, and every entity that is left is equally likely: a draw that hits a known
 one is drawn again; where most are known, a draw is a number among the *others*, counted past the sorted known
 ones. Only train triples are known here: a sampler that avoided test triples would be told the answers.
@@ -23,7 +26,8 @@ __all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares"]
 class NegativeSampler:
     """Draws negatives for the train triples of one graph; `counted` is the graph whose counts may be used.
 
-    With a `pool`, (m,) entities or −1 for none, negatives are drawn from it alone.
+    With a `pool`, (m,) entities or −1 for none, negatives are drawn from it alone. Which entities are seen is
+    counted too; where none is, all are drawn.
     """
 
     def __init__(
@@ -48,12 +52,16 @@ class NegativeSampler:
         head, relation, tail = graph.train.T
         tails = Lookup.build(head, relation, tail, graph.num_relations)
         heads = Lookup.build(tail, relation, head, graph.num_relations)
+        self.offered = _seen(counted or graph) if settings.negatives_from == "seen" else None
+        self.num_offered = self.num_entities if self.offered is None else len(self.offered)
         self.known = np.concatenate([tails.values, heads.values])
         tail_starts, tail_stops = tails.spans(head, relation)
         head_starts, head_stops = heads.spans(tail, relation)
         shift = len(tails.values)
         self.starts = np.stack([tail_starts, head_starts + shift])  # (2, n) where the known answers are
         self.stops = np.stack([tail_stops, head_stops + shift])
+        if self.offered is not None:
+            self._renumber(self.offered)
 
     def batch(self, places: NDArray[np.int64], rng: np.random.Generator) -> Batch:
         """The train triples at those places, each with its own negatives (or all with the same)."""
@@ -71,13 +79,31 @@ class NegativeSampler:
             candidates[:, 1:] = self.pool[drawn]
             strike_out(self.known, starts, stops, candidates)
         elif self.shared:
-            shared = rng.integers(0, self.num_entities, self.num_negatives, dtype=np.int32)
+            shared = rng.integers(0, self.num_offered, self.num_negatives, dtype=np.int32)
             candidates[:, 1:] = shared
             strike_out(self.known, starts, stops, candidates)
         else:
             seed = rng.integers(0, 2**64, dtype=np.uint64)
-            draw(seed, self.num_entities, self.known, starts, stops, candidates)
+            draw(seed, self.num_offered, self.known, starts, stops, candidates)
+        if self.offered is not None:
+            numbers = candidates[:, 1:]
+            candidates[:, 1:] = np.where(numbers < 0, -1, self.offered[numbers])
+            shared = None if shared is None else self.offered[shared]
         return Batch(anchors, relations, candidates, num_tails, shared)
+
+    def _renumber(self, offered: Ids) -> None:
+        """Known answers by their places among the offered entities, without those that are not offered."""
+        places = np.minimum(np.searchsorted(offered, self.known), len(offered) - 1)
+        kept = offered[places] == self.known
+        before = np.concatenate([[0], np.cumsum(kept)])
+        self.starts, self.stops = before[self.starts], before[self.stops]
+        self.known = places[kept].astype(np.int32)
+
+
+def _seen(graph: KnowledgeGraph) -> Ids | None:
+    """Entities of train triples, ascending; None where these are all, or none."""
+    entities: Ids = np.unique(graph.train[:, [0, 2]]).astype(np.int32)
+    return entities if 0 < len(entities) < graph.num_entities else None
 
 
 def head_shares(graph: KnowledgeGraph) -> Floats:
