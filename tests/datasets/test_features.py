@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,17 @@ from fedkge.datasets import (
     unrestricted,
     write_graph,
 )
-from fedkge.datasets.features import attach, coverage_of, described_by, described_split, find
+from fedkge.datasets.features import (
+    attach,
+    coverage_of,
+    described_by,
+    described_split,
+    feature_file,
+    find,
+)
+from fedkge.datasets.features.known_texts import KNOWN_TEXTS
 from fedkge.datasets.labels import normalised
+from fedkge.datasets.registry import RemoteFile
 from fedkge.errors import DataError, InputError
 from fedkge.experiment import DataSettings, Experiment
 from fedkge.simulations.runs.layout import divide, pooled
@@ -214,3 +225,30 @@ def test_a_file_of_texts_is_no_file_of_triples(tmp_path: Path) -> None:
     loaded = load(path)
     assert isinstance(loaded, KnowledgeGraph)
     assert by_label(loaded)["ann"] == "Ann"
+
+
+def test_a_published_file_is_downloaded_where_it_is_not_at_hand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FEDKGE_DATA", str(tmp_path / "empty"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "cache.txt").write_text("ann\tAnn of the download\n", encoding="utf-8")
+    asked = []
+
+    def located(file: RemoteFile) -> Path:
+        asked.append(file)
+        return tmp_path / "cache.txt"
+
+    monkeypatch.setattr(feature_file, "locate", located)
+    assert find("text/UMLS-entity2text.txt").texts == {"ann": "Ann of the download"}
+    assert asked == [KNOWN_TEXTS["text/UMLS-entity2text.txt"]]
+
+
+@pytest.mark.parametrize("path", KNOWN_TEXTS)
+def test_known_texts_are_those_of_the_data_folder(path: str) -> None:
+    place = Path(os.environ.get("FEDKGE_DATA", "")) / f"{path}.gz"
+    if not place.is_file():
+        pytest.skip("needs FEDKGE_DATA")
+    digest = hashlib.sha256(gzip.decompress(place.read_bytes())).hexdigest()
+    assert digest == KNOWN_TEXTS[path].sha256
+    assert find(path).texts == find(f"{path}.gz").texts

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.datasets.download import locate
+from fedkge.datasets.features.known_texts import KNOWN_TEXTS
 from fedkge.datasets.formats.container import Member, members, read_text
 from fedkge.datasets.formats.text import ESCAPED, unescaped
 from fedkge.datasets.labels import respelt
@@ -59,18 +61,24 @@ def feature_files(contents: Sequence[Member]) -> list[FeatureFile]:
 
 
 def find(given: str) -> FeatureFile:
-    """A file as the user names it, `PATH` or `relation:PATH`, also below the folder FEDKGE_DATA."""
+    """A file as the user names it, `PATH` or `relation:PATH`, also below the folder FEDKGE_DATA.
+
+    A published one that is known by this path is downloaded if it is not there.
+    """
     kind, colon, path = given.partition(":")
     if not colon or kind not in _KINDS:
         kind, path = "entity", given
     folder = os.environ.get("FEDKGE_DATA")
-    places = [Path(path), *([Path(folder) / path] if folder else [])]
+    places = [Path(path), *([Path(folder) / path, Path(folder) / f"{path}.gz"] if folder else [])]
     for place in places:
         if place.is_file():
             return read_features(members(place)[0], kind)
+    if path in KNOWN_TEXTS:
+        return read_features(members(locate(KNOWN_TEXTS[path]))[0], kind)
     raise DataError(
-        f"data.features: no file {' or '.join(map(str, places))}; give a path, or one below FEDKGE_DATA, "
-        "with 'relation:' before it if its labels are relations"
+        f"data.features: no file {' or '.join(map(str, places[:2]))}; give a path, or one below FEDKGE_DATA, "
+        "with 'relation:' before it if its labels are relations. Downloaded are "
+        f"{', '.join(KNOWN_TEXTS)}"
     )
 
 
