@@ -5,6 +5,9 @@ A recipe is called with a scale, a seed and a folder; what the folder has alread
 
 from __future__ import annotations
 
+from fedkge.simulations.studies.dkrl.bridge_study import bridge
+from fedkge.simulations.studies.dkrl.fusion_study import fusion
+from fedkge.simulations.studies.dkrl.inductive_study import blp, table_1
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
 from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
@@ -41,6 +44,10 @@ RECIPES: dict[str, Recipe] = {
     "fedr-reconstruction": reconstruction_tables,
     "leakage-over-epsilon": leakage_over_epsilon,
     "encoder-leakage": encoder_leakage,
+    "dkrl-table-1": table_1,
+    "blp": blp,
+    "text-fusion": fusion,
+    "text-bridge": bridge,
     "dpkge-epsilon": dpkge_epsilon.epsilon_tables,
     "dpkge-epsilon-epochs": dpkge_epsilon.epsilon_over_epochs,
     "dpkge-epsilon-share": dpkge_epsilon.epsilon_by_share,
