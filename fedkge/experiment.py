@@ -100,8 +100,8 @@ class DataSettings(Settings):
         default=None,
         min_length=1,
         description="hold out entities with all their triples: the shares of entities for validation and "
-        "test, `0.1,0.1`, or a folder with `dev-ents.txt` and `test-ents.txt`; with `,keep` after it, what was "
-        "held out among the others stays so; left out: none",
+        "test, `0.1,0.1`, or a folder with `dev-ents.txt` and `test-ents.txt`; with `,keep` after it, "
+        "triples among the others stay in their split; left out: none",
     )
     clients: int = Field(
         default=5,
