@@ -157,10 +157,12 @@ def split_dataset(
     _check_room(out, source, force)
     loaded = _described(_load(source, columns, header), features)
     with Console(stderr=True).status("dividing"):
-        loaded = loaded if inductive is None else _without(loaded, inductive, seed, source)
-        made = _divide(loaded, clients, partition_, seed, confidential)
-        if inductive is not None:
-            check_held_out(made, loaded)
+        if inductive is None:
+            made = _divide(loaded, clients, partition_, seed, confidential)
+        else:
+            held = _without(loaded, inductive, seed, source)
+            made = _divide(held, clients, partition_, seed, confidential)
+            check_held_out(made, held)
     with Console(stderr=True).status("writing"):
         if out.suffix == ".pkl":
             write_pickle(out, made)
