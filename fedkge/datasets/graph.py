@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 from fedkge.datasets.lookup import Lookup
 from fedkge.errors import DataError
 
-__all__ = ["SPLITS", "BoolArray", "IntArray", "KnowledgeGraph", "LabelledTriples", "require_train"]
+__all__ = [
+    "LONGEST_TEXT",
+    "SPLITS",
+    "BoolArray",
+    "IntArray",
+    "KnowledgeGraph",
+    "LabelledTriples",
+    "require_train",
+]
 
 SPLITS = ("train", "valid", "test")
+LONGEST_TEXT = 100_000  # characters of one label's; a description has a few hundred
 
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]

@@ -106,7 +106,7 @@ def scores_table(run: RunFolder) -> PageTable:
 
 def _rows_by_ends(scores: Metadata, name: str) -> list[tuple[str, ...]]:
     """Transductive and inductive, where a client has entities without train triples."""
-    words = {"seen": "both ends seen", "unseen": "an end unseen"}
+    words = {"seen": "seen ends", "unseen": "unseen end"}
     return [
         (f"{name}, {words[end]}", *_score_cells(scores.part("ends", end)))
         for end in words

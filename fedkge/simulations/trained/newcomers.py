@@ -14,8 +14,9 @@ from fedkge.client.models import MODELS, Model
 from fedkge.client.models.text_encoders import Described
 from fedkge.client.texts import encoded, text_encoder
 from fedkge.datasets import KnowledgeGraph
-from fedkge.datasets.features.feature_file import MOST, read_features
+from fedkge.datasets.features.feature_file import read_features
 from fedkge.datasets.formats.container import members
+from fedkge.datasets.graph import LONGEST_TEXT
 from fedkge.errors import DataError, SettingError
 from fedkge.simulations.trained.client_model import Trained
 
@@ -32,15 +33,15 @@ class Newcomers:
     @classmethod
     def of_text(cls, text: str) -> Newcomers:
         """One entity, which its text stands for."""
-        if not text.strip() or len(text) > MOST:
+        if not text.strip() or len(text) > LONGEST_TEXT:
             raise SettingError(
-                f"a text of {len(text):,} characters; expected a description of 1 to {MOST:,}, not all blank"
+                f"a text of {len(text):,} characters; expected a description of 1 to {LONGEST_TEXT:,}"
             )
         return cls({text: text})
 
     @classmethod
     def of_file(cls, path: Path) -> Newcomers:
-        """`label⇥text` on each line, or an .npz with `labels` and `rows`, as features of a graph are given."""
+        """`label⇥text` on each line, or an .npz with `labels` and `rows`, as graphs have them."""
         file = read_features(members(path)[0], "entity")
         if not file.labels:
             raise DataError(f"{path}: no text and no vector; expected a label, a tab and a text a line")
