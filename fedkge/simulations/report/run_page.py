@@ -106,10 +106,9 @@ def scores_table(run: RunFolder) -> PageTable:
 
 def _rows_by_ends(scores: Metadata, name: str) -> list[tuple[str, ...]]:
     """Transductive and inductive, where a client has entities without train triples."""
-    words = {"seen": "seen ends", "unseen": "unseen end"}
     return [
-        (f"{name}, {words[end]}", *_score_cells(scores.part("ends", end)))
-        for end in words
+        (f"{name}, {end}", *_score_cells(scores.part("ends", end)))
+        for end in ("seen", "unseen")
         if scores.number("ends", end, "count")
     ]
 
@@ -126,7 +125,7 @@ def _note(run: RunFolder) -> str:
     wider = any(block["protocol"]["candidates"] == "union" for block in filters.values())
     said = f"Ranked with {told}, where nothing else is said."
     if any(block["test"].get("ends") for block in filters.values()):
-        said += " Unseen: an entity that no train triple of its client has."
+        said += " unseen: triples with an entity that no train triple of its client has; seen: all others."
     return said + macro + (meaning if "all" in filters else "") + (union if wider else "")
 
 
