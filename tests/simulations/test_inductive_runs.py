@@ -167,3 +167,14 @@ def test_entities_without_a_text_are_counted(
     with caplog.at_level(logging.WARNING):
         runs.run(asked(tiny, tmp_path / "fewer"), tmp_path / "run")
     assert "198 of 200 entities have a text or a vector; in place of the others' stands zero" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["BLP", "Fusion"])
+def test_a_colluder_without_the_others_texts_has_no_rows_of_theirs(
+    name: str, tiny: Make, source: Path, out: Path
+) -> None:
+    adversary = ("adversary.record=last", 'adversary.attacks=["reconstruction"]', "adversary.colluders=[0]")
+    runs.run(asked(tiny, source, f"model.name={name}", *adversary), out)
+    findings = RunFolder(out).findings
+    assert findings
+    assert not any("encoded by" in finding.where for finding in findings)
