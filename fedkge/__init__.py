@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedkge.experiment import Experiment
     from fedkge.simulations.runs.api import attack, audit, compare, open_run, resume, run
     from fedkge.simulations.trained.export import export
-    from fedkge.simulations.trained.prediction import predict
+    from fedkge.simulations.trained.prediction import predict, predict_new
     from fedkge.simulations.tuning.tuning import tune_privacy
     from fedkge.strategy import STRATEGIES
 
@@ -43,6 +43,7 @@ __all__ = [
     "open_run",
     "partition",
     "predict",
+    "predict_new",
     "resume",
     "run",
     "train",
@@ -63,7 +64,7 @@ _HOMES = {
     "export": "fedkge.simulations.trained.export",
     "load_graph": "fedkge.datasets",
     "partition": "fedkge.datasets",
-    "predict": "fedkge.simulations.trained.prediction",
+    **dict.fromkeys(("predict", "predict_new"), "fedkge.simulations.trained.prediction"),
     "train": "fedkge.client.training.loop",
     "tune_privacy": "fedkge.simulations.tuning.tuning",
 }

@@ -100,7 +100,8 @@ class DataSettings(Settings):
         default=None,
         min_length=1,
         description="hold out entities with all their triples: the shares of entities for validation and "
-        "test, `0.1,0.1`, or a folder with `dev-ents.txt` and `test-ents.txt`; left out: none",
+        "test, `0.1,0.1`, or a folder with `dev-ents.txt` and `test-ents.txt`; with `,keep` after it, "
+        "triples among the others stay in their split; left out: none",
     )
     clients: int = Field(
         default=5,
@@ -267,9 +268,10 @@ class EvaluationSettings(Settings):
 
     section = "evaluation"
     sides: Literal["tail", "head", "both"] = Field(default="tail", description="which end is ranked")
-    candidates: Literal["own", "all", "union"] = Field(
+    candidates: Literal["own", "seen", "all", "union"] = Field(
         default="own",
-        description="`own`: entities of the client's triples; `all`: every entity of its vocabulary; "
+        description="`own`: entities of the client's triples, at validation of those in train and valid; "
+        "`seen`: entities of its train triples, and the true one; `all`: every entity of its vocabulary; "
         "`union`: in a simulation also others' entities that have a shared row",
     )
     filter: Literal["own", "all", "both"] = Field(

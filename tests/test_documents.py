@@ -49,7 +49,8 @@ BIN = Path(sys.executable).parent
 PARSED_ONLY = (
     r"make ",
     r"fedkge compare .*--out result$|fedkge attack result/|python docs/draw_result\.py",
-    r"fedkge data audit DDB14",
+    r"fedkge data audit DDB14|fedkge data split FB15k",
+    r"fedkge predict runs/described",  # of a run over texts that the documents do not have
     r"fedkge reproduce (?!--list)",
     r"fedkge .*--ray-address|ray start ",
     r"flower-superlink |flwr (run|supernode) |fedkge node |mkdir -p ~|printf .*~/\.flwr",

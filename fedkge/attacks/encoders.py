@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedkge.attacks.view import UNKNOWN, Rows, Snapshot, View
 from fedkge.client.models import MODELS
+from fedkge.client.models.text_encoders import Described
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
@@ -121,9 +122,13 @@ class OwnEncoder:
 
 
 def encoded(view: View, encoder: OwnEncoder) -> View | None:
-    """The view with every row put through a colluder's encoder; None where no shallow model scores that."""
-    decoder = MODELS[view.model.name].decoder_of(view.model)
-    if decoder is None:
+    """The view with every row put through a colluder's encoder; None where no shallow model scores that.
+
+    None too where rows are made of texts: those of others' entities never travel.
+    """
+    kind = MODELS[view.model.name]
+    decoder = kind.decoder_of(view.model)
+    if decoder is None or issubclass(kind, Described):
         return None
     handed = []
     for other in view.handed:

@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 from fedkge.datasets.lookup import Lookup
 from fedkge.errors import DataError
 
-__all__ = ["SPLITS", "BoolArray", "IntArray", "KnowledgeGraph", "LabelledTriples", "require_train"]
+__all__ = [
+    "LONGEST_TEXT",
+    "SPLITS",
+    "BoolArray",
+    "IntArray",
+    "KnowledgeGraph",
+    "LabelledTriples",
+    "require_train",
+]
 
 SPLITS = ("train", "valid", "test")
+LONGEST_TEXT = 100_000  # characters of one label's; a description has a few hundred
 
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -211,14 +220,24 @@ class KnowledgeGraph:
             self.confidential.get(split),
         )
 
+    @cached_property
+    def seen_entities(self) -> BoolArray:
+        """(entities,) which have a train triple."""
+        seen = np.zeros(self.num_entities, dtype=bool)
+        seen[self.train[:, [0, 2]]] = True
+        return _frozen(seen)
+
+    def is_seen(self, triples: IntArray) -> BoolArray:
+        """(n,) which triples have entities and a relation that train triples have."""
+        relations = np.zeros(self.num_relations, dtype=bool)
+        relations[self.train[:, 1]] = True
+        head, relation, tail = triples.T
+        seen: BoolArray = self.seen_entities[head] & relations[relation] & self.seen_entities[tail]
+        return seen
+
     def unseen(self, split: str) -> int:
         """How many triples of a split have an entity or relation that no train triple has."""
-        entity_seen = np.zeros(self.num_entities, dtype=bool)
-        entity_seen[self.train[:, [0, 2]]] = True
-        relation_seen = np.zeros(self.num_relations, dtype=bool)
-        relation_seen[self.train[:, 1]] = True
-        head, relation, tail = self[split].T
-        return int((~(entity_seen[head] & relation_seen[relation] & entity_seen[tail])).sum())
+        return int((~self.is_seen(self[split])).sum())
 
 
 def require_train(graph: KnowledgeGraph, origin: str) -> None:

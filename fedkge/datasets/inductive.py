@@ -12,14 +12,15 @@ import numpy as np
 from fedkge.datasets.formats.container import Member, members, read_text
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 from fedkge.datasets.labels import respelt
-from fedkge.datasets.split import by_appearance
+from fedkge.datasets.split import Split, by_appearance
 from fedkge.errors import DataError, SettingError
 
-__all__ = ["hold_out", "inductive"]
+__all__ = ["check_held_out", "hold_out", "inductive"]
 
 _FEWEST_NEIGHBOURS = 2  # a neighbour keeps more than these
 _FEWEST_EDGES = 99  # a relation keeps at least these: the rule asks for 100 before the last one goes
 _STUCK = 30  # refusals for each entity, in a row: an eligible one would have been drawn
+_KEEP = ",keep"
 _LISTS = {"valid": ("dev-ents", "valid-ents"), "test": ("test-ents",)}
 
 Entities = Mapping[str, Sequence[int]]  # "valid", "test" -> entity ids
@@ -31,27 +32,52 @@ def inductive(graph: KnowledgeGraph, rule: str, seed: int) -> KnowledgeGraph:
     Args:
         graph: all of its triples count, whatever split they are in.
         rule: shares of entities for validation and test, '0.1,0.1', or a folder with `dev-ents.txt` and
-            `test-ents.txt`.
+            `test-ents.txt`; '0.1,0.1,keep' leaves the triples among all other entities in their splits,
+            where otherwise all of them are trained on.
         seed: of the draw.
     """
-    shares = rule.split(",")
+    source = rule.removesuffix(_KEEP)
+    shares = source.split(",")
     if len(shares) == 2 and all(_is_number(share) for share in shares):
-        return hold_out(graph, _drawn(graph, (float(shares[0]), float(shares[1])), seed))
-    if Path(rule).is_dir():
-        return hold_out(graph, _listed(graph, Path(rule)))
+        return hold_out(graph, _drawn(graph, (float(shares[0]), float(shares[1])), seed), source != rule)
+    if Path(source).is_dir():
+        return hold_out(graph, _listed(graph, Path(source)), source != rule)
     raise SettingError(
         f"data.inductive: '{rule}' is neither two shares, such as 0.1,0.1, nor a folder with dev-ents.txt "
         "and test-ents.txt"
     )
 
 
-def hold_out(graph: KnowledgeGraph, entities: Entities) -> KnowledgeGraph:
-    """A triple with a test entity is a test triple, any other with a validation entity one of validation."""
+def check_held_out(split: Split, graph: KnowledgeGraph) -> None:
+    """Refuse a division of a graph in which clients train on entities that the graph holds out."""
+    met = np.zeros(graph.num_entities, dtype=bool)
+    met[graph.triples[:, [0, 2]]] = True
+    held = {graph.entity_labels[entity] for entity in np.flatnonzero(met & ~graph.seen_entities)}
+    trained = {
+        client.entity_labels[entity]
+        for client in split.clients
+        for entity in np.flatnonzero(client.seen_entities)
+    }
+    if held & trained:
+        raise SettingError(
+            f"data.partition: '{split.partition}' decides anew which triples are held out, and "
+            f"{len(held & trained):,} of {len(held):,} entities of data.inductive would be trained on; take "
+            "'random' or another that keeps the splits"
+        )
+
+
+def hold_out(graph: KnowledgeGraph, entities: Entities, keep: bool = False) -> KnowledgeGraph:
+    """A triple with a test entity is a test triple, any other with a validation entity one of validation.
+
+    All others are trained on, as in BLP, or `keep` the split that they are in.
+    """
     role = np.zeros(graph.num_entities, dtype=np.int8)
     role[list(entities["valid"])] = 1
     role[list(entities["test"])] = 2
     head, _, tail = graph.triples.T
     part = np.maximum(role[head], role[tail])
+    if keep:
+        part = np.where(part == 0, np.repeat(range(3), [len(graph[split]) for split in SPLITS]), part)
     marks = np.concatenate([graph.marks(split) for split in SPLITS])
     held = KnowledgeGraph.from_ids(
         graph.name,

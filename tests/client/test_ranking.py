@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkge.client.models import MODELS, build_model
-from fedkge.client.training.ranks import rank
+from fedkge.client.training.ranks import rank, rank_as
+from fedkge.client.training.truths import Truths
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
-from fedkge.experiment import ModelSettings
+from fedkge.experiment import EvaluationSettings, ModelSettings
 from tests.client.conftest import random_graph
 
 TIES = ("optimistic", "realistic", "pessimistic")
@@ -93,6 +94,60 @@ def test_candidates_may_be_fewer(graph):
     expected = [naive(model, graph, triple, "tail", "realistic", own) for triple in graph.test]
     np.testing.assert_array_equal(ranks.ranks()[:, 0], [place for place, _ in expected])
     np.testing.assert_array_equal(ranks.candidates[:, 0], [left for _, left in expected])
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    name=st.sampled_from(["TransE", "TransR", "DistMult", "ComplEx", "RotatE"]),
+    seed=st.integers(0, 10_000),
+    levels=st.integers(0, 2),
+    ties=st.sampled_from(TIES),
+)
+def test_the_seen_are_candidates_of_all_and_the_unseen_of_their_own_question(name, seed, levels, ties):
+    graph = holed(random_graph(seed, 24, 2, 60))
+    model = build_model(ModelSettings(name=name, dim=3), graph, 0)
+    if name != "RotatE":  # whose modulus of whole numbers is not exact
+        on_a_grid(model, seed, levels)
+    seen = np.flatnonzero(graph.seen_entities)
+    others = Truths(graph.test[::2] * [1, 0, 1] + [0, 1, 0], 2)
+    for split in ("valid", "test"):
+        for candidates, offered in (("seen", seen), ("own", known_at(graph, split)), ("all", None)):
+            evaluation = EvaluationSettings(candidates=candidates, sides="both")
+            ranks = rank_as(evaluation, model, graph, split, others)
+            assert list(ranks) == ["own", "all"]
+            for i, triple in enumerate(graph[split]):
+                for j, side in enumerate(("tail", "head")):
+                    target = np.array([triple[2 if side == "tail" else 0]])
+                    own = None if offered is None else np.concatenate([offered, target])
+                    expected, left = naive(model, graph, triple, side, ties, own)
+                    assert ranks["own"].ranks(ties)[i, j] == expected
+                    assert ranks["own"].candidates[i, j] == left
+                    assert ranks["all"].candidates[i, j] <= left
+
+
+def holed(graph):
+    """A third of its entities are in no train triple, a sixth in test alone."""
+    rows = graph.triples
+    ends = rows[:, [0, 2]]
+    part = np.where((ends < 4).any(axis=1), 2, np.where((ends < 8).any(axis=1), 1, 0))
+    arrays = {split: rows[part == number] for number, split in enumerate(("train", "valid", "test"))}
+    return KnowledgeGraph.from_ids("holed", *graph.labels.values(), arrays)
+
+
+def known_at(graph, split):
+    """As BLP ranks: all at test; at validation whoever is in train or valid triples."""
+    splits = ("train", "valid") if split == "valid" else ("train", "valid", "test")
+    return np.array(sorted({int(e) for name in splits for h, _, t in graph[name] for e in (h, t)}))
+
+
+def test_a_broken_row_that_is_unseen_is_last():
+    graph = holed(random_graph(3, 24, 2, 60))
+    model = build_model(ModelSettings(dim=6), graph, 0)
+    model.entity[:4] = torch.nan
+    ranks = rank_as(EvaluationSettings(candidates="seen"), model, graph, "test")["own"]
+    unseen = graph.test[:, 2] < 4
+    assert unseen.any()
+    np.testing.assert_array_equal(ranks.ranks()[unseen], ranks.candidates[unseen])
 
 
 def test_a_target_outside_the_candidates_is_refused(graph):

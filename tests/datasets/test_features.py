@@ -169,7 +169,23 @@ def test_an_experiment_names_features_below_the_data_folder(
         ("t.tsv", b"ann\t" + b"x" * 10_000_000, ["line 1", "10,000,000 characters", "at most 100,000"]),
         ("t.tsv", b"ann\tAnn\nbob\t\xe9t\xe9\n", ["line 2", "0xe9 is not UTF-8", "convert"]),
         ("t.tsv", b"/m/1\tAnn\n", ["none of its 1 labels, such as '/m/1'", "such as 'ann'"]),
-        ("t.tsv", b"", ["none of its 0 labels"]),
+        ("t.tsv", b"", ["t.tsv", "no text and no vector"]),
+        ("t.tsv", b"ann\t\nbob\t  \n", ["t.tsv", "no text and no vector"]),
+        ("t.tsv", "ann\tAnn\n".encode("utf-16"), ["line 1", "0xff is not UTF-8", "convert"]),
+        ("t.tsv", "ann\tAnn\n".encode("utf-16-le"), ["zero bytes", "UTF-16", "convert"]),
+        ("t.tsv", bytes(range(256)), ["line 2", "is not UTF-8"]),
+        ("t.tsv", b"\x00\x01\tb\x00\n", ["zero bytes", "binary"]),
+        ("t.tsv.gz", gzip.compress(b"ann\tAnn\n" * 99)[:-9], ["t.tsv.gz", "cannot be read", "copy it again"]),
+        ("t.tsv.gz", b"ann\tAnn\n", ["t.tsv.gz", "cannot be read"]),
+        ("t.npz.gz", gzip.compress(b"PK\x03\x04 cut"), ["t.npz", "expected an .npz"]),
+        (
+            "t.tsv",
+            b"knows\tis acquainted with\n",
+            ["taken for those of entity", "'relation:' before the path"],
+        ),
+        ("t.json", b'{"ann": "a", "ann": "b"}', ["'ann' stands there twice"]),
+        ("t.json", b"[" * 100_000, ["not JSON"]),
+        ("t.json", b'{"ann": "' + b"x" * 10_000_000 + b'"}', ["'ann'", "10,000,000 characters"]),
         ("t.json", b'{"ann": ', ["t.json", "not JSON"]),
         ("t.json", b"[1]", ["expected an object"]),
         ("t.json", b'{"ann": 3}', ["'ann'", "expected a text"]),
@@ -193,6 +209,11 @@ def test_vectors_that_are_none_are_refused(tmp_path: Path) -> None:
     bad = {
         "rows.*shape": (labels, np.ones(2)),
         "finite": (labels, np.full((2, 2), np.nan)),
+        "finite numbers": (labels, np.full((2, 2), np.inf)),
+        "other than finite": (labels, np.full((2, 2), 1e300)),
+        "something other": (labels, np.full((2, 2), "1")),
+        "'ann' has more than one row": (np.array(["ann", "ann"]), np.ones((2, 2))),
+        "rows' of shape": (labels, np.ones((3, 2))),
         "labels.*int64": (np.arange(2), np.ones((2, 2))),
         "pickled": (np.array(["ann", "bob"], dtype=object), np.ones((2, 2))),
     }
@@ -204,6 +225,56 @@ def test_vectors_that_are_none_are_refused(tmp_path: Path) -> None:
         np.savez(tmp_path / f"{width}.npz", labels=labels, rows=np.ones((2, width)))
     with pytest.raises(DataError, match=r"different widths: 2 in .*2\.npz, 3 in"):
         attach(graph, [find(str(tmp_path / f"{width}.npz")) for width in (2, 3)])
+
+
+def test_ragged_vectors_are_refused(tmp_path: Path) -> None:
+    ragged = np.empty(2, dtype=object)
+    ragged[:] = [np.ones(2), np.ones(3)]
+    np.savez(tmp_path / "v.npz", labels=np.array(["ann", "bob"]), rows=ragged)
+    with pytest.raises(DataError, match="without pickled objects"):
+        find(str(tmp_path / "v.npz"))
+
+
+def test_features_of_relations_are_not_taken_for_those_of_entities(tmp_path: Path) -> None:
+    graph = load_graph(folder(tmp_path / "g"))
+    (tmp_path / "r.tsv").write_text("knows\tis acquainted with\n", encoding="utf-8")
+    assert by_label(attach(graph, [find(f"relation:{tmp_path / 'r.tsv'}")]), "relation")["knows"]
+    (tmp_path / "e.tsv").write_text("ann\tAnn\n", encoding="utf-8")
+    with pytest.raises(DataError, match="are entity labels of g; write the path without 'relation:'"):
+        attach(graph, [find(f"relation:{tmp_path / 'e.tsv'}")])
+
+
+def test_a_literal_of_ten_megabytes_is_refused(tmp_path: Path) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#comment>"
+    (tmp_path / "g.nt").write_text(
+        f'<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> {label} "{"x" * 10_000_000}" .\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(DataError, match=r"g\.nt: the literals that describe 'http://x/a' have 10,000,000"):
+        load_graph(tmp_path / "g.nt")
+
+
+def test_of_several_literals_one_is_chosen_whatever_their_order(tmp_path: Path) -> None:
+    """English or no language first, then by language and alphabet; a name before what is said of it."""
+    literals = [
+        'rdfs:label "Kuh"@de',
+        'rdfs:label "cow"@en',
+        'rdfs:label "cattle"@en-GB',
+        'rdfs:comment "vache"@fr',
+        'rdfs:comment "an animal"',
+        'rdfs:comment "a beast"',
+        's:description "gives milk"@en',
+        "s:age 7",
+        's:note "left out"',
+    ]
+    head = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix s: <http://schema.org/> .\n"
+    for order in (literals, literals[::-1]):
+        path = tmp_path / "g.ttl"
+        lines = "".join(f"<http://x/a> {literal} .\n" for literal in order)
+        path.write_text(f"{head}{lines}<http://x/a> <http://x/eats> <http://x/b> .\n", encoding="utf-8")
+        graph = load_graph(path)
+        assert by_label(graph)["http://x/a"] == "cow, a beast, gives milk"
+        assert graph.num_triples == 1
 
 
 def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

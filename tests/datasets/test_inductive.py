@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkge.datasets import SPLITS, KnowledgeGraph, Split, load_graph, mark, partition, write_graph
-from fedkge.datasets.inductive import inductive
+from fedkge.datasets.inductive import check_held_out, inductive
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DataSettings, Experiment
 from fedkge.simulations.runs.layout import divide
@@ -82,6 +82,46 @@ def test_marks_and_texts_go_along_and_clients_keep_the_roles() -> None:
     )
     for client in partition(held, "random", 2, 0).clients:
         assert client.unseen("test") == len(client.test)
+
+
+def test_what_was_held_out_among_the_others_can_stay_so() -> None:
+    source = graph()
+    blp, kept = inductive(source, "0.03,0.02", 3), inductive(source, "0.03,0.02,keep", 3)
+    held = np.unique(np.concatenate([blp.valid, blp.test])[:, [0, 2]])
+    held = held[~blp.seen_entities[held]]
+    assert len(held) == 10
+    for split in SPLITS:
+        inside = ~np.isin(source[split][:, [0, 2]], held).any(axis=1)
+        assert set(map(tuple, source[split][inside])) <= set(map(tuple, kept[split]))
+    assert kept.num_triples == blp.num_triples == source.num_triples
+    assert not kept.seen_entities[held].any()
+    outside = {split: np.isin(kept[split][:, [0, 2]], held).any(axis=1) for split in SPLITS}
+    for split in ("valid", "test"):
+        assert {*map(tuple, kept[split][outside[split]])} == {*map(tuple, blp[split])}
+        assert 0 < outside[split].sum() < len(kept[split])
+    assert len(kept.train) < len(blp.train)
+
+
+def test_lists_can_keep_splits_too(tmp_path: Path) -> None:
+    source = graph()
+    for name, label in (("dev-ents.txt", "e0"), ("test-ents.txt", "e1")):
+        (tmp_path / name).write_text(label + "\n", encoding="utf-8")
+    kept = inductive(source, f"{tmp_path},keep", 0)
+    assert len(kept.train) < len(inductive(source, str(tmp_path), 0).train)
+
+
+@pytest.mark.parametrize("name", ["fedr", "fedr-legacy"])
+def test_a_partition_that_would_train_on_them_is_refused(name: str, tmp_path: Path) -> None:
+    write_graph(tmp_path / "drawn", graph())
+    data = DataSettings(dataset=str(tmp_path / "drawn"), clients=2, partition=name, inductive="0.03,0.02")
+    with pytest.raises(SettingError, match=rf"data\.partition: '{name}' decides anew .* of 10 entities"):
+        divide(Experiment(data=data))
+
+
+@pytest.mark.parametrize("name", ["random", "relation", "cluster", "dirichlet:alpha=1", "overlap:share=0.8"])
+def test_other_partitions_combine_with_it(name: str) -> None:
+    held = inductive(graph(), "0.03,0.02,keep", 3)
+    check_held_out(partition(held, name, 2, 0), held)
 
 
 def test_an_experiment_holds_entities_out_before_it_divides(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def _moduli(query: Floats, columns: Floats, start: int, out: Floats) -> None:
 def count_better(
     sign: np.float32,
     compared: Floats,
+    num_common: int,
     query_of: Offsets,
     target_of: Ids,
     known: Ids,
@@ -118,6 +119,7 @@ def count_better(
 
     Row query_of[i] of `compared` holds the scores for target i, and the target's own is read from it too: a
     score computed apart differs in the last bit, and the rank by one. A broken score counts as better.
+    Columns from `num_common` on are candidates of the questions that they are the target of, and of no other.
 
     A filter f leaves out known[starts[f, i]:stops[f, i]] and what the filters before it leave out, which must
     be other answers; what remains is counted in row f of (filters, n). All scores are read once.
@@ -125,12 +127,15 @@ def count_better(
     for i in range(target_of.shape[0]):
         row = compared[query_of[i]]
         bar = sign * row[target_of[i]]
-        worse, same = _count(sign, row, bar)
-        left = row.shape[0]
+        worse, same = _count(sign, row[:num_common], bar)
+        left = num_common
+        if target_of[i] >= num_common:
+            left += 1
+            same += bar == bar  # which a broken score is not
         for f in range(starts.shape[0]):
             for p in range(starts[f, i], stops[f, i]):
                 c = place_of[known[p]]
-                if c >= 0 and c != target_of[i]:
+                if 0 <= c < num_common and c != target_of[i]:
                     left -= 1
                     worse -= sign * row[c] < bar
                     same -= sign * row[c] == bar

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models.model import Model
-from fedkge.client.training.ranks import Ranks, rank
+from fedkge.client.training.ranks import Ranks, rank_as
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import EvaluationSettings
 from fedkge.metrics import MetricSums
@@ -17,7 +16,6 @@ from fedkge.metrics import MetricSums
 __all__ = [
     "METRICS",
     "Evaluation",
-    "candidates_of",
     "evaluate",
     "intervals",
     "measure",
@@ -51,7 +49,7 @@ def evaluate(
     rng: np.random.Generator | None = None,
 ) -> Evaluation:
     """Rank a split as the settings say; a generator adds bootstrap intervals."""
-    ranks = rank(model, graph, split, settings.sides, candidates_of(graph, settings))
+    ranks = rank_as(settings, model, graph, split)["own"]
     return Evaluation(
         measure(ranks, settings.ties),
         {} if rng is None else intervals(ranks, rng, settings.ties),
@@ -110,11 +108,6 @@ def _from_means(means: Columns) -> Columns:
     chance = means[:, 5]
     amri = 1 - (means[:, 1] - 1) / np.where(chance > 0, chance, np.nan)
     return np.column_stack([means[:, :5], amri])
-
-
-def candidates_of(graph: KnowledgeGraph, settings: EvaluationSettings) -> Ids | None:
-    """The entities that a client ranks against, None for all: rows of others' entities it does not know."""
-    return None if settings.candidates == "all" else np.unique(graph.triples[:, [0, 2]])
 
 
 def per_triple(ranks: Ranks, ties: str = "realistic") -> dict[str, Columns]:

@@ -20,8 +20,9 @@ from fedkge.client.training.truths import Truths
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.lookup import Lookup
 from fedkge.errors import DataError
+from fedkge.experiment import EvaluationSettings
 
-__all__ = ["FILTERS", "SIDES", "Ranks", "Side", "rank", "rank_by_filter"]
+__all__ = ["FILTERS", "SIDES", "Ranks", "Side", "rank", "rank_as", "rank_by_filter"]
 
 Side = Literal["tail", "head"]
 FILTERS = ("own", "all")  # whose true answers are left out: the client's, or those of all clients
@@ -70,6 +71,35 @@ def rank(
     return rank_by_filter(model, graph, split, sides, candidates)["own"]
 
 
+def rank_as(
+    settings: EvaluationSettings,
+    model: Model,
+    graph: KnowledgeGraph,
+    split: str,
+    others: Truths | None = None,
+    shared: Ids | None = None,
+) -> dict[str, Ranks]:
+    """Ranks of a split by filter, as the settings say; `shared` are candidates beside the client's own."""
+    candidates = _candidates(graph, split, settings)
+    if candidates is not None and shared is not None:
+        candidates = np.union1d(candidates, shared)
+    target_too = settings.candidates == "seen"
+    return rank_by_filter(model, graph, split, settings.sides, candidates, others, target_too)
+
+
+def _candidates(graph: KnowledgeGraph, split: str, settings: EvaluationSettings) -> Ids | None:
+    """The entities that a client ranks against, None for all: rows of others' entities it does not know.
+
+    At validation, those that only test triples have are not known yet (Daza et al., 2021).
+    """
+    if settings.candidates == "all":
+        return None
+    if settings.candidates == "seen":
+        return np.flatnonzero(graph.seen_entities).astype(np.int32)
+    known = graph.triples if split == "test" else np.concatenate([graph.train, graph.valid])
+    return np.unique(known[:, [0, 2]])
+
+
 def rank_by_filter(
     model: Model,
     graph: KnowledgeGraph,
@@ -77,16 +107,24 @@ def rank_by_filter(
     sides: Literal["tail", "head", "both"] = "both",
     candidates: Ids | None = None,
     others: Truths | None = None,
+    target_too: bool = False,
 ) -> dict[str, Ranks]:
     """Ranks by filter: `own` leaves out the graph's answers, `all` also those of `others`, if they are given.
 
     Both come out of one pass over the scores.
+
+    Args:
+        target_too: whether the true entity is a candidate of its own question where it is not among them;
+            otherwise that is an error.
     """
     triples = graph[split]
     with one_thread(), torch.no_grad():  # threads would divide its products otherwise
         encoded = model.encode()
     count = len(encoded.entities)
-    offered = np.arange(count, dtype=np.int32) if candidates is None else np.unique(candidates)
+    common = np.arange(count, dtype=np.int32) if candidates is None else np.unique(candidates)
+    offered = common
+    if target_too:
+        offered = np.concatenate([common, np.setdiff1d(triples[:, [0, 2]], common)])
     place_of = np.full(count, -1, dtype=np.int32)
     place_of[offered] = np.arange(len(offered))
     filters = FILTERS[:1] if others is None else FILTERS
@@ -94,8 +132,9 @@ def rank_by_filter(
     with one_thread(), torch.no_grad():
         for i, side in enumerate(SIDES[sides]):
             answers = _answers(graph, others, triples, side)
-            _rank_side(model, encoded, graph, triples, side, offered, place_of, answers, counts[:, i])
-    seen = _seen(graph, triples)
+            places = offered, len(common), place_of
+            _rank_side(model, encoded, graph, triples, side, places, answers, counts[:, i])
+    seen = graph.is_seen(triples)
     ranks = {}
     for row, name in enumerate(filters):
         better, equal, left = counts[:, :, row].transpose(0, 2, 1)
@@ -103,6 +142,8 @@ def rank_by_filter(
     return ranks
 
 
+# Who is scored; how many of them, the first, are candidates of all; the place of each entity, or −1.
+Places = tuple[Ids, int, Ids]
 # Answers one after the other; where those of each filter and triple start and stop, (filters, n).
 Answers = tuple[Ids, NDArray[np.int64], NDArray[np.int64]]
 
@@ -127,17 +168,17 @@ def _rank_side(
     graph: KnowledgeGraph,
     triples: Ids,
     side: Side,
-    offered: Ids,
-    place_of: Ids,
+    places: Places,
     answers: Answers,
     counts: NDArray[np.int64],
 ) -> None:
     head, relation, tail = triples.T
     anchor, target = (head, tail) if side == "tail" else (tail, head)
-    places = place_of[target]
-    if (places < 0).any():
+    offered, num_common, place_of = places
+    target_of = place_of[target]
+    if (target_of < 0).any():
         raise DataError(
-            f"{graph.name}: {(places < 0).sum()} of {len(places)} {side}s to rank are not candidates; "
+            f"{graph.name}: {(target_of < 0).sum()} of {len(target_of)} {side}s to rank are not candidates; "
             "offer every entity that a triple may have"
         )
     known, starts, stops = answers
@@ -145,7 +186,7 @@ def _rank_side(
     for block, query_of, compared in _blocks(model, encoded, anchor, relation, side, offered):
         out = np.empty((3, len(starts), len(block)), dtype=np.int64)
         spans = np.ascontiguousarray(starts[:, block]), np.ascontiguousarray(stops[:, block])
-        count_better(sign, compared, query_of, places[block], known, *spans, place_of, *out)
+        count_better(sign, compared, num_common, query_of, target_of[block], known, *spans, place_of, *out)
         counts[:, :, block] = out
 
 
@@ -208,12 +249,3 @@ def _scored_stretches(
 
     for start in range(0, len(relations), size):
         yield start, min(start + size, len(relations)), compare
-
-
-def _seen(graph: KnowledgeGraph, triples: Ids) -> NDArray[np.bool_]:
-    entity = np.zeros(graph.num_entities, dtype=bool)
-    entity[graph.train[:, [0, 2]]] = True
-    relation = np.zeros(graph.num_relations, dtype=bool)
-    relation[graph.train[:, 1]] = True
-    known: NDArray[np.bool_] = entity[triples[:, 0]] & relation[triples[:, 1]] & entity[triples[:, 2]]
-    return known

@@ -14,7 +14,15 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError
 
-__all__ = ["Coverage", "attach", "coverage_of", "described_by", "described_split", "with_features_of"]
+__all__ = [
+    "Coverage",
+    "attach",
+    "coverage_of",
+    "described_by",
+    "described_split",
+    "split_coverage",
+    "with_features_of",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +64,10 @@ def described_split(split: Split, files: Sequence[FeatureFile]) -> Split:
     """A split whose clients have the features of their own labels."""
     labels = {"entity": split.entity_labels, "relation": split.relation_labels}
     _refuse_strangers(split.name, labels, files)
-    clients = tuple(_attached(graph, files) for graph in split.clients)
+    described = replace(split, clients=tuple(_attached(graph, files) for graph in split.clients))
     for kind in dict.fromkeys(file.kind for file in files):
-        having = {
-            label
-            for graph in clients
-            for label, has in zip(graph.labels[kind], _having(graph, kind), strict=True)
-            if has
-        }
-        unknown = _labels_of(files, kind).difference(labels[kind])
-        _tell(split.name, Coverage(kind, len(having), len(labels[kind]), len(unknown)))
-    return replace(split, clients=clients)
+        _tell(split.name, split_coverage(described, kind, files))
+    return described
 
 
 def with_features_of(graph: KnowledgeGraph, others: Sequence[KnowledgeGraph]) -> KnowledgeGraph:
@@ -91,11 +92,34 @@ def coverage_of(graph: KnowledgeGraph, kind: str, files: Sequence[FeatureFile] =
     return Coverage(kind, int(_having(graph, kind).sum()), len(graph.labels[kind]), len(unknown))
 
 
+def split_coverage(split: Split, kind: str, files: Sequence[FeatureFile] = ()) -> Coverage:
+    """How many labels of a split have features at a client, and how many labels of files it lacks."""
+    labels = set(split.entity_labels if kind == "entity" else split.relation_labels)
+    having = {
+        label
+        for graph in split.clients
+        for label, has in zip(graph.labels[kind], _having(graph, kind), strict=True)
+        if has
+    }
+    return Coverage(kind, len(having), len(labels), len(_labels_of(files, kind) - labels))
+
+
 def _refuse_strangers(name: str, labels: Labels, files: Sequence[FeatureFile]) -> None:
     """Refuse a file of another dataset: one that has none of the labels."""
     known = {kind: set(of_kind) for kind, of_kind in labels.items()}
     for file in files:
+        if not file.labels:
+            raise DataError(f"{file.origin}: no text and no vector; give a file that has some, or none")
         if known[file.kind].isdisjoint(file.labels):
+            other = "relation" if file.kind == "entity" else "entity"
+            if not known[other].isdisjoint(file.labels):
+                remedy = (
+                    "'relation:' before the path" if other == "relation" else "the path without 'relation:'"
+                )
+                raise DataError(
+                    f"{file.origin}: its {len(file.labels):,} labels are taken for those of {file.kind} "
+                    f"features, and are {other} labels of {name}; write {remedy}"
+                )
             theirs, ours = min(file.labels, default=""), min(known[file.kind], default="")
             raise DataError(
                 f"{file.origin}: none of its {len(file.labels):,} labels, such as '{theirs}', is among the "

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,12 @@ from fedkge.datasets.download import locate
 from fedkge.datasets.features.known_texts import KNOWN_TEXTS
 from fedkge.datasets.formats.container import Member, members, read_text
 from fedkge.datasets.formats.text import ESCAPED, unescaped
+from fedkge.datasets.graph import LONGEST_TEXT
 from fedkge.datasets.labels import respelt
 from fedkge.errors import DataError
 
 __all__ = ["FeatureFile", "feature_files", "find", "is_feature_file", "read_features"]
 
-MOST = 100_000  # characters of one text; a description has a few hundred
 _KINDS = ("entity", "relation")
 # Beside a graph, by the start of their names; of two texts of a label, the earlier file's counts.
 _BESIDE = ("2textlong", "2text", "2wikidata", "-texts", "-features")
@@ -89,10 +90,11 @@ def read_features(member: Member, kind: str) -> FeatureFile:
     pairs = _from_json(member) if member.suffix == ".json" else _from_lines(member)
     texts: dict[str, str] = {}
     for place, label, text in pairs:
-        if len(text) > MOST:
+        if len(text) > LONGEST_TEXT:
             raise DataError(
                 f"{member.origin}, {place}: the text of '{label}' has {len(text):,} characters, and a "
-                f"description at most {MOST:,}; shorten it, or give the file with one text for each label"
+                f"description at most {LONGEST_TEXT:,}; shorten it, or give the file with one text for "
+                "each label"
             )
         if texts.setdefault(label, text) != text:
             raise DataError(f"{member.origin}, {place}: '{label}' has another text above; keep one")
@@ -101,7 +103,10 @@ def read_features(member: Member, kind: str) -> FeatureFile:
 
 def _from_lines(member: Member) -> Iterator[tuple[str, str, str]]:
     """Where it stands, label, text; names such as Gary_Rydstrom are words."""
-    lines = read_text(member).replace("\r\n", "\n").split("\n")
+    content = read_text(member)
+    if "\0" in content:
+        raise DataError(f"{member.origin}: has zero bytes; is it binary, or UTF-16? convert it to UTF-8")
+    lines = content.replace("\r\n", "\n").split("\n")
     escaped = lines[0] == ESCAPED
     for number, line in enumerate(lines, start=1):
         if not line or (escaped and number == 1):
@@ -120,8 +125,10 @@ def _from_lines(member: Member) -> Iterator[tuple[str, str, str]]:
 def _from_json(member: Member) -> Iterator[tuple[str, str, str]]:
     """An object by label, of texts or of objects with a `label` and a `description`."""
     try:
-        entries: Any = json.loads(read_text(member))
-    except json.JSONDecodeError as error:
+        entries: Any = json.loads(read_text(member), object_pairs_hook=_once)
+    except _RepeatedError as error:
+        raise DataError(f"{member.origin}: '{error}' stands there twice, differently; keep one") from None
+    except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{member.origin}: not JSON ({error}); is it cut?") from error
     if not isinstance(entries, dict):
         raise DataError(f"{member.origin}: expected an object that has a text for each label")
@@ -140,6 +147,18 @@ def _from_json(member: Member) -> Iterator[tuple[str, str, str]]:
         )
 
 
+class _RepeatedError(ValueError):
+    """A key of a JSON object that has two values."""
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for key, value in pairs:
+        if entries.setdefault(key, value) != value:
+            raise _RepeatedError(key)
+    return entries
+
+
 def _vectors(member: Member) -> dict[str, NDArray[np.float32]]:
     """Arrays `labels` (n,) and `rows` (n, w)."""
     try:
@@ -155,7 +174,12 @@ def _vectors(member: Member) -> dict[str, NDArray[np.float32]]:
             f"{member.origin}: 'labels' are {labels.dtype} of shape {labels.shape}, 'rows' of shape "
             f"{rows.shape}; expected texts (n,) and numbers (n, width)"
         )
-    if rows.dtype.kind not in "fiu" or not np.isfinite(rows.astype(np.float32)).all():
-        raise DataError(f"{member.origin}: 'rows' hold something other than finite numbers")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite then
+        vectors = rows.astype(np.float32) if rows.dtype.kind in "fiu" else None
+    if vectors is None or not np.isfinite(vectors).all():
+        raise DataError(f"{member.origin}: 'rows' hold something other than finite numbers; remove it")
     names = [respelt(label) for label in labels.tolist()]
-    return dict(zip(names, rows.astype(np.float32), strict=True))
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError(f"{member.origin}: '{repeated}' has more than one row; keep one")
+    return dict(zip(names, vectors, strict=True))

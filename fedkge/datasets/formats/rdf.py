@@ -8,7 +8,7 @@ import pyoxigraph
 
 from fedkge.datasets.formats.container import Member
 from fedkge.datasets.formats.file_format import Layout, TripleFile
-from fedkge.datasets.graph import LabelledTriples
+from fedkge.datasets.graph import LONGEST_TEXT, LabelledTriples
 from fedkge.datasets.labels import LOCAL, is_local
 from fedkge.errors import DataError
 
@@ -61,7 +61,14 @@ class Rdf(TripleFile):
             raise DataError(f"{member.origin}: not valid RDF: {error.msg}") from error
         if skipped:
             _log.warning("%s: left out %d statements whose object is a literal", member.origin, skipped)
-        return LabelledTriples(heads, relations, tails, texts=described.texts)
+        texts = described.texts
+        for subject, text in texts.items():
+            if len(text) > LONGEST_TEXT:
+                raise DataError(
+                    f"{member.origin}: the literals that describe '{subject}' have {len(text):,} "
+                    f"characters, and a description at most {LONGEST_TEXT:,}; shorten them"
+                )
+        return LabelledTriples(heads, relations, tails, texts=texts)
 
 
 class Described:

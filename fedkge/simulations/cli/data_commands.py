@@ -136,7 +136,8 @@ def split_dataset(
         str | None,
         typer.Option(
             help="First hold out entities with all their triples: shares for validation and test, '0.1,0.1', "
-            "or a folder with dev-ents.txt and test-ents.txt."
+            "or a folder with dev-ents.txt and test-ents.txt. '0.1,0.1,keep' leaves the triples of all other "
+            "entities in their splits."
         ),
     ] = None,
     features: Features = None,
@@ -151,12 +152,17 @@ def split_dataset(
 ) -> None:
     """Divide a dataset among clients and write each client's part."""
     from fedkge.datasets import write_pickle, write_split
+    from fedkge.datasets.inductive import check_held_out
 
     _check_room(out, source, force)
     loaded = _described(_load(source, columns, header), features)
     with Console(stderr=True).status("dividing"):
-        loaded = loaded if inductive is None else _without(loaded, inductive, seed, source)
-        made = _divide(loaded, clients, partition_, seed, confidential)
+        if inductive is None:
+            made = _divide(loaded, clients, partition_, seed, confidential)
+        else:
+            held = _without(loaded, inductive, seed, source)
+            made = _divide(held, clients, partition_, seed, confidential)
+            check_held_out(made, held)
     with Console(stderr=True).status("writing"):
         if out.suffix == ".pkl":
             write_pickle(out, made)

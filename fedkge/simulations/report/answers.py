@@ -45,6 +45,13 @@ def _utility(run: RunFolder) -> PageAnswer:
     if (other := by_all.number("value")) is not None:
         span = interval(by_all.listed("interval"))
         known.append(("MRR, filter all", f"{figure(other)} ({span})"))
+    ends = run.summary.part("utility", "filters", "own", "test", "ends")
+    known += [
+        (f"MRR, {words}", f"{figure(scores.number('mrr', 'value'))} ({several(count, 'triple')})")
+        for end, words in (("seen", "both ends seen"), ("unseen", "an end unseen"))
+        for scores in [ends.part(end)]
+        if (count := scores.number("count"))
+    ]
     protocol = protocol_of(run.summary.part("utility", "protocol"))
     lines = [line, *([f"ranked with {protocol}"] if protocol else [])]
     return PageAnswer(GAIN, figure(value), "test MRR", lines, known)

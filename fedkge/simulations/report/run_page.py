@@ -47,7 +47,14 @@ def run_page(run: RunFolder) -> Page:
             budget_section(run),
             Section(
                 "Tables",
-                tables=[scores_table(run), _parts(run), _clients(run), _phases(run), _failures(run)],
+                tables=[
+                    scores_table(run),
+                    _by_kind(run),
+                    _by_ends(run),
+                    _clients(run),
+                    _phases(run),
+                    _failures(run),
+                ],
             ),
             Section("How to check it", tables=[_hashes(run), _settings(run), _speed(run), _environment(run)]),
         ],
@@ -90,10 +97,20 @@ def scores_table(run: RunFolder) -> PageTable:
         unlike = [protocol.text(key) for key in ("filter", "candidates") if protocol.at(key) != told.at(key)]
         if unlike and scores.number("count"):
             rows.append((", ".join(["test", *unlike]), *_score_cells(scores)))
+        rows += _rows_by_ends(scores, ", ".join(["test", *unlike]))
         if scores.number("macro", "count"):
             *cells, _ = _score_cells(scores.part("macro"))
             rows.append((", ".join(["macro", *unlike]), *cells, ""))
     return PageTable("Scores over all clients", ("split", *_NAMES), rows, "lrrrrrrr", _note(run))
+
+
+def _rows_by_ends(scores: Metadata, name: str) -> list[tuple[str, ...]]:
+    """Transductive and inductive, where a client has entities without train triples."""
+    return [
+        (f"{name}, {end}", *_score_cells(scores.part("ends", end)))
+        for end in ("seen", "unseen")
+        if scores.number("ends", end, "count")
+    ]
 
 
 def _note(run: RunFolder) -> str:
@@ -107,18 +124,17 @@ def _note(run: RunFolder) -> str:
     union = " union: others' entities with a shared row are candidates too."
     wider = any(block["protocol"]["candidates"] == "union" for block in filters.values())
     said = f"Ranked with {told}, where nothing else is said."
+    if any(block["test"].get("ends") for block in filters.values()):
+        said += " unseen: triples with an entity that no train triple of its client has; seen: all others."
     return said + macro + (meaning if "all" in filters else "") + (union if wider else "")
 
 
-def _parts(run: RunFolder) -> PageTable:
-    """By side and by kind of relation, under every filter."""
+def _parts(run: RunFolder, title: str, groups: tuple[str, ...], note: str) -> PageTable:
+    """By parts of some groups, under every filter."""
     filters = run.summary.part("utility", "filters")
     blocks = {name: filters.part(name, "test") for name in filters.content}
     names = dict.fromkeys(
-        (group, part)
-        for scores in blocks.values()
-        for group in ("sides", "kinds")
-        for part in scores.part(group).content
+        (group, part) for scores in blocks.values() for group in groups for part in scores.part(group).content
     )
     rows = [
         (part, name, *_score_cells(scores.part(group, part)))
@@ -126,11 +142,21 @@ def _parts(run: RunFolder) -> PageTable:
         for name, scores in blocks.items()
         if scores.number(group, part, "count")
     ]
-    columns = ("side or kind", "filter", *_NAMES)
+    columns = ("part", "filter", *_NAMES)
+    return PageTable(f"Test scores by {title}", columns, rows, "llrrrrrrr", note, folded=True)
+
+
+def _by_kind(run: RunFolder) -> PageTable:
     note = "N-…: a tail has 1.5 heads or more on the mean; …-N: a head has as many tails (of train triples)."
-    return PageTable(
-        "Test scores by side and kind of relation", columns, rows, "llrrrrrrr", note, folded=True
+    return _parts(run, "side and kind of relation", ("sides", "kinds"), note)
+
+
+def _by_ends(run: RunFolder) -> PageTable:
+    note = (
+        "seen: both entities have train triples at their client; unseen: one has none, or both. unseen-…, "
+        "counted by question: only the entity asked for has none, only the one given, or both."
     )
+    return _parts(run, "seen and unseen ends", ("ends",), note)
 
 
 def _clients(run: RunFolder) -> PageTable:

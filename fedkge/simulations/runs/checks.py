@@ -10,9 +10,11 @@ from typing import Any
 from fedkge.attacks import ATTACKS
 from fedkge.attacks.coalition import check_adversary
 from fedkge.client.models import MODELS
+from fedkge.client.models.text_encoders import Described
 from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.client.training.kvsall import check_kvsall
 from fedkge.datasets import Split
+from fedkge.datasets.features import split_coverage
 from fedkge.errors import InputError, SettingError, UnknownNameError
 from fedkge.experiment import Experiment
 from fedkge.plugins import Registry
@@ -63,6 +65,7 @@ def check_federation(experiment: Experiment, split: Split) -> None:
     check_attacks(experiment.adversary)
     _check_confidential(experiment, split)
     check_union(experiment)
+    _tell_of_texts(experiment, split)
     if unlike := experiment.unlike_sides():
         _log.warning("%s", unlike)
     if experiment.privacy.rows_from_seed and experiment.privacy.union != "plain":
@@ -87,6 +90,15 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
             f'training.negatives_from = "first" counts by shared numbers of entities, and '
             f'{federation.strategy} shares none; set it to "own", or take FedE'
         )
+
+
+def _tell_of_texts(experiment: Experiment, split: Split) -> None:
+    """Warn of entities that a model of texts cannot tell apart; of named files, loading has warned."""
+    if not issubclass(MODELS[experiment.model.name], Described) or experiment.data.features:
+        return
+    coverage = split_coverage(split, "entity")
+    if coverage.having < coverage.labels:
+        _log.warning("%s: %s", split.name, coverage)
 
 
 def _check_clients(experiment: Experiment) -> None:

@@ -25,7 +25,7 @@ from fedkge.datasets import (
     write_graph,
 )
 from fedkge.datasets.features import described_by, described_split, find, with_features_of
-from fedkge.datasets.inductive import inductive
+from fedkge.datasets.inductive import check_held_out, inductive
 from fedkge.errors import SettingError
 from fedkge.experiment import DataSettings, Experiment
 from fedkge.simulations.runs.engines import NodeConfig
@@ -56,7 +56,10 @@ def divide(experiment: Experiment) -> Split:
     graph = described_by(source, files) if files else source
     graph = inductive(graph, data.inductive, seed) if data.inductive is not None else graph
     graph = mark(graph, rule, seed) if rule != "0.0" else graph
-    return _with_own_data(partition(graph, data.partition, data.clients, seed), experiment)
+    split = partition(graph, data.partition, data.clients, seed)
+    if data.inductive is not None:
+        check_held_out(split, graph)
+    return _with_own_data(split, experiment)
 
 
 def _columns_of_dataset(experiment: Experiment) -> str | None:

@@ -276,6 +276,8 @@ def _scores(utility: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], str, M
             yield named(protocol, "macro"), split, scores["macro"]
             for part, values in {**scores["sides"], **scores["kinds"]}.items():
                 yield named(protocol, "micro", part), split, values
+            for part, values in scores.get("ends", {}).items():
+                yield named(protocol, "micro", f"ends {part}"), split, values
 
 
 def result_of(folder: Path) -> RunResult:

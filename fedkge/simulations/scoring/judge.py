@@ -1,7 +1,7 @@
 """Ranks every client's triples once more when a run is over, as only whoever sees all clients can.
 
 No client is handed anything for it, and none sends anything: models and graphs are read from the run's
-folder, and others' answers go from there into `rank_by_filter` and nowhere else.
+folder, and others' answers go from there into `rank_as` and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from fedkge.client.training.evaluate import candidates_of
-from fedkge.client.training.ranks import FILTERS, Ranks, rank_by_filter
+from fedkge.client.training.ranks import FILTERS, Ranks, rank_as
 from fedkge.client.training.truths import Truths
 from fedkge.datasets import KnowledgeGraph
 from fedkge.experiment import Experiment
@@ -34,10 +33,11 @@ SPLITS = ("valid", "test")
 
 @dataclass(frozen=True)
 class _Judged:
-    """One client: its ranks by split and filter, and the kinds of its relations."""
+    """One client: its ranks by split and filter, the kinds of its relations, and whom it trained on."""
 
     ranks: Mapping[str, Mapping[str, Ranks]]
     kinds: list[str]
+    seen: NDArray[np.bool_]  # (entities,)
 
 
 def judge(folder: Path, shared: SharedRows | None = None) -> list[Scores]:
@@ -63,7 +63,7 @@ def judge(folder: Path, shared: SharedRows | None = None) -> list[Scores]:
             name,
             split,
             {
-                number: parts_of(client.ranks[split][name], client.kinds, ties)
+                number: parts_of(client.ranks[split][name], client.kinds, client.seen, ties)
                 for number, client in enumerate(clients)
             },
         )
@@ -76,17 +76,14 @@ def judge(folder: Path, shared: SharedRows | None = None) -> list[Scores]:
 def _judge_client(
     trained: Trained, graphs: list[KnowledgeGraph], experiment: Experiment, shared: SharedRows | None
 ) -> _Judged:
-    settings = experiment.evaluation
-    candidates = candidates_of(trained.graph, settings)
+    settings, offered = experiment.evaluation, None
     if shared is not None:
-        trained, candidates = shared.extend(trained)
+        trained, offered = shared.extend(trained)
     model, graph = trained.model, trained.graph
     others = [other for client, other in enumerate(graphs) if client != trained.client]
     truths = None if settings.filter == "own" else Truths.of_others(graph, others)
-    ranks = {
-        split: rank_by_filter(model, graph, split, settings.sides, candidates, truths) for split in SPLITS
-    }
-    return _Judged(ranks, relation_kinds(graph))
+    ranks = {split: rank_as(settings, model, graph, split, truths, offered) for split in SPLITS}
+    return _Judged(ranks, relation_kinds(graph), graph.seen_entities)
 
 
 def _write_ranks(path: Path, clients: list[_Judged], ties: str) -> None:

@@ -1,4 +1,4 @@
-"""Scores of clients by filter, split and part: of sides, of kinds of relations, over triples and clients."""
+"""Scores of clients by filter, split and part: of sides, of kinds of relations, of seen and unseen ends."""
 
 from __future__ import annotations
 
@@ -8,31 +8,51 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkge.client.training.evaluate import sums_of
 from fedkge.client.training.ranks import Ranks
 from fedkge.metrics import NORMAL_95, MetricSums
 from fedkge.server.summary import metrics_of
-from fedkge.simulations.scoring.kinds import KINDS, UNSEEN
+from fedkge.simulations.scoring.kinds import ENDS, KINDS, UNSEEN, question_ends
 
 __all__ = ["WHOLE", "Parts", "Scores", "parts_of"]
 
-Part = tuple[str, str]  # "sides" and which, or "kinds" and which
+Part = tuple[str, str]  # "sides", "kinds" or "ends", and which
 Parts = Mapping[Part, MetricSums]
 
 WHOLE: Part = ("", "")
 MACRO = "macro"  # in place of a client: the mean over clients
 
 
-def parts_of(ranks: Ranks, kinds: Sequence[str], ties: str) -> dict[Part, MetricSums]:
-    """What the triples of one client score, as a whole and by part; kinds are by relation."""
+def parts_of(
+    ranks: Ranks, kinds: Sequence[str], seen: NDArray[np.bool_], ties: str
+) -> dict[Part, MetricSums]:
+    """What the triples of one client score, as a whole and by part.
+
+    Args:
+        kinds: of relations.
+        seen: (entities,) which have train triples.
+    """
     kind_of = np.array(kinds)[ranks.triples[:, 1]]
     parts = {WHOLE: sums_of(ranks, ties)}
     parts |= {("sides", side): sums_of(ranks.of_side(side), ties) for side in ranks.sides}
     for kind in (*KINDS, UNSEEN):
         if (kind_of == kind).any():
             parts["kinds", kind] = sums_of(ranks[kind_of == kind], ties)
-    return parts
+    return parts | _parts_by_ends(ranks, seen, ties)
+
+
+def _parts_by_ends(ranks: Ranks, seen: NDArray[np.bool_], ties: str) -> dict[Part, MetricSums]:
+    """Of triples whose ends were both seen and of the others; of these, by question, which end was not."""
+    whole = seen[ranks.triples[:, 0]] & seen[ranks.triples[:, 2]]
+    parts = {("ends", name): sums_of(ranks[rows], ties) for name, rows in (("seen", whole), (UNSEEN, ~whole))}
+    for name in ENDS[2:]:
+        questions = [
+            ranks.of_side(side)[question_ends(ranks.triples, side, seen) == name] for side in ranks.sides
+        ]
+        parts["ends", name] = MetricSums.total([sums_of(of_side, ties) for of_side in questions])
+    return {part: sums for part, sums in parts.items() if sums.count}
 
 
 @dataclass(frozen=True)
@@ -44,8 +64,8 @@ class Scores:
     clients: Mapping[int, Parts]
 
     def summary(self) -> dict[str, Any]:
-        """The micro mean with its interval, then the macro mean, sides, kinds and single clients."""
-        groups: dict[str, dict[str, Any]] = {"sides": {}, "kinds": {}}
+        """The micro mean with its interval, then the macro mean, sides, kinds, ends and single clients."""
+        groups: dict[str, dict[str, Any]] = {"sides": {}, "kinds": {}, "ends": {}}
         for group, name in self._parts[1:]:
             groups[group][name] = metrics_of(self._total((group, name)))
         clients = {str(client): metrics_of(parts[WHOLE]) for client, parts in self.clients.items()}
@@ -64,10 +84,12 @@ class Scores:
 
     @property
     def _parts(self) -> list[Part]:
-        """The whole first, then sides and kinds in their usual order."""
+        """The whole first, then sides and kinds in their usual order, and ends if some were unseen."""
+        known = {part for parts in self.clients.values() for part in parts}
         order = [WHOLE, *(("sides", side) for side in ("tail", "head"))]
         order += [("kinds", kind) for kind in (*KINDS, UNSEEN)]
-        return [part for part in order if any(part in parts for parts in self.clients.values())]
+        order += [("ends", end) for end in ENDS if ("ends", UNSEEN) in known]
+        return [part for part in order if part in known]
 
     def _total(self, part: Part) -> MetricSums:
         return MetricSums.total([parts[part] for parts in self.clients.values() if part in parts])

@@ -53,7 +53,7 @@ class SharedRows:
         return cls(names, np.array([known[name] for name in names], dtype=np.float32))
 
     def extend(self, client: Trained) -> tuple[Trained, Ids]:
-        """The client with the entities that it does not hold, and whom it ranks: its own and these."""
+        """The client with the entities that it does not hold, and which of all have a shared row."""
         graph, model = client.graph, client.model
         held = {label: number for number, label in enumerate(graph.entity_labels)}
         new = [place for place, label in enumerate(self.labels) if label not in held]
@@ -63,9 +63,8 @@ class SharedRows:
         parameters = model.parameters | model.state_buffers
         if new:
             parameters[table] = np.concatenate([parameters[table], self.rows[new]])
-        own = np.unique(graph.triples[:, [0, 2]])
         shared = [held[label] for label in self.labels if label in held]
-        offered = np.concatenate([own, shared, np.arange(len(held), len(labels))]).astype(np.int32)
+        offered = np.concatenate([shared, np.arange(len(held), len(labels))]).astype(np.int32)
         extended = type(model).restore(model.settings, wider, parameters)
         return replace(client, graph=wider, model=extended), np.unique(offered)
 

@@ -93,7 +93,7 @@ def test_a_run_that_stopped_before_it_was_judged_is_resumed_to_the_same_scores(
 ) -> None:
     whole = runs.run(tiny("federation.strategy=FedE"), tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "rank_by_filter", _stop)
+        patch.setattr(judging, "rank_as", _stop)
         with pytest.raises(KeyboardInterrupt):
             runs.run(tiny("federation.strategy=FedE"), tmp_path / "cut")
     result = runs.resume(tmp_path / "cut")

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.training.evaluate import sums_of
-from fedkge.client.training.ranks import rank
+from fedkge.client.training.ranks import rank_as
+from fedkge.experiment import EvaluationSettings
 from fedkge.metrics import MetricSums
 from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
@@ -85,5 +86,6 @@ def among_shared(folder: Path, num_clients: int) -> MetricSums:
     parts = []
     for client in clients:
         wider, offered = shared.extend(client)
-        parts.append(sums_of(rank(wider.model, wider.graph, "test", "tail", offered)))
+        ranks = rank_as(EvaluationSettings(), wider.model, wider.graph, "test", shared=offered)["own"]
+        parts.append(sums_of(ranks))
     return MetricSums.total(parts)
