@@ -168,6 +168,6 @@ def check_shared(
     for name in parameters_of(shared, weights):
         if name not in parameters:
             raise SettingError(
-                f"federation.strategy: {strategy} shares '{name}', which {model} does not have; it has "
-                f"{', '.join(parameters)}"
+                f"federation.strategy: {strategy} shares '{name}', which {model} does not have to share; it "
+                f"has {', '.join(parameters)}"
             )

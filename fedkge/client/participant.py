@@ -78,7 +78,7 @@ class Participant:
         self.simulated = simulated
         self.every_round = every_round  # whether the process may vanish between two messages
         self.strategy = build_strategy(experiment.federation)
-        weights = MODELS[experiment.model.name].weight_shapes(experiment.model, graph)
+        weights = MODELS[experiment.model.name].shareable_weights(experiment.model, graph)
         self.shared = parameters_of(self.strategy.shared, weights)  # names of tables and weights
         self.secret = self._rows_secret(simulated)
         self.account = self._open_account(simulated)
@@ -174,7 +174,9 @@ class Participant:
         known = {name: source for name, source in sources.items() if source is not None}
         self.model = build_from(model, self.public, known, self.secret)
         parameters = self.model.rows
-        check_shared(self._name, self.strategy.shared, model.name, parameters, self.model.weights)
+        weights = self.model.shareable_weights(model, self.public)
+        shareable = [*self.model.specs, *weights]
+        check_shared(self._name, self.strategy.shared, model.name, shareable, weights)
         self._start = {name: parameters[name].copy() for name in self.shared}
         state = self.files.newest(until) or ClientState(0, {}, {})
         for name, rows in {**state.tables, **state.weights}.items():

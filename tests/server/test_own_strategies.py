@@ -176,7 +176,9 @@ def test_a_client_whose_strategy_is_another_one_refuses(
 
 
 def test_what_a_model_does_not_have_cannot_be_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match="FedR shares 'relation', which LINE does not have; it has entity"):
+    with pytest.raises(
+        SettingError, match="FedR shares 'relation', which LINE does not have to share; it has entity"
+    ):
         check_shared("FedR", FedR.shared, "LINE", ["entity"])
 
     class Contextual(Strategy):

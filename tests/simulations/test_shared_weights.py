@@ -108,7 +108,9 @@ def test_a_model_without_weights_has_none_to_share(tmp_path: Path) -> None:
     for changes in ([WEIGHTS], ["federation.strategy=FedAvg"]):
         with pytest.raises(SettingError, match=r"share the weights of TransE, which has none; leave"):
             run(experiment(*PLAIN, *changes), tmp_path / "run")
-    with pytest.raises(SettingError, match="shares 'basis', which CompGCN does not have; it has entity"):
+    with pytest.raises(
+        SettingError, match="shares 'basis', which CompGCN does not have to share; it has entity"
+    ):
         run(experiment(*COMPGCN, *PLAIN, 'federation.share=["basis"]'), tmp_path / "run")
     local = run(experiment(*COMPGCN, *PLAIN, WEIGHTS, "federation.strategy=Local"), tmp_path / "local")
     assert local.summary["communication"]["by_phase"]["train up"] < 2000  # nothing but what JSON says

@@ -58,6 +58,9 @@ class Model(ABC):
     relation_width: ClassVar[int] = 1
     entity_table: ClassVar[str] = "entity"  # the tables that are scored where nothing is encoded
     relation_table: ClassVar[str] = "relation"
+    own_weights: ClassVar[
+        tuple[str, ...]
+    ] = ()  # weights that mean something to one client alone; never shared
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
     operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]
@@ -103,6 +106,11 @@ class Model(ABC):
         """The shapes of the arrays that belong to the model itself, by name."""
         del settings, graph
         return {}
+
+    @classmethod
+    def shareable_weights(cls, settings: ModelSettings, graph: KnowledgeGraph) -> list[str]:
+        """The weights that clients have in common, by name."""
+        return [name for name in cls.weight_shapes(settings, graph) if name not in cls.own_weights]
 
     @classmethod
     def initial_buffers(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, Floats]:

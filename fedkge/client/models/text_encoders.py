@@ -124,6 +124,7 @@ class WordReader(Described):
     """What models of single words have in common: a table of words, frozen or moved by what is learnt."""
 
     Options = WordOptions
+    own_weights = ("words",)  # of the client's own texts, numbered as they appear there
 
     @classmethod
     def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:

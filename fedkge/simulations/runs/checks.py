@@ -80,7 +80,7 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     settings, federation = experiment.model, experiment.federation
     model, strategy = MODELS[settings.name], build_strategy(federation)
     model.options_of(settings)
-    weights = model.weight_shapes(settings, split.clients[0])
+    weights = model.shareable_weights(settings, split.clients[0])
     known = [*model.table_specs(settings), *weights]
     check_shared(federation.strategy, strategy.shared, settings.name, known, weights)
     if experiment.training.type == "KvsAll":

@@ -9,6 +9,7 @@ import pytest
 
 from fedkge.client.models import build_model
 from fedkge.datasets import load_graph
+from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.simulations.runs.run import run
 from fedkge.simulations.trained.client_model import load_trained
@@ -62,3 +63,25 @@ def test_secure_sums_of_described_models_are_the_open_ones(model: str, strategy:
     for open_rows, secure_rows in zip(rows["false"], rows["true"], strict=True):
         for name, array in open_rows.items():
             np.testing.assert_allclose(secure_rows[name], array, atol=2e-3, err_msg=name)
+
+
+def test_words_of_own_texts_are_not_averaged_and_what_reads_them_is(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.tsv"
+    labels = load_graph("UMLS").entity_labels
+    texts.write_text("".join(f"{label}\t{label.replace('_', ' ')}\n" for label in labels), "utf-8")
+    experiment = Experiment.from_toml(EXPERIMENT).override(
+        [
+            "model.name=DKRL",
+            "federation.strategy=FedAvg",
+            f'data.features=["{texts}"]',
+            "data.partition=relation",  # clients with other words
+            "privacy.min_holders=1",
+        ]
+    )
+    folder = run(experiment, tmp_path / "run").folder
+    first, second, third = (load_trained(folder, client).model for client in range(3))
+    assert len({model.weights["words"].shape for model in (first, second, third)}) > 1
+    assert first.weights["words"].any()
+    np.testing.assert_allclose(first.weights["near"], second.weights["near"], atol=1e-6)
+    with pytest.raises(SettingError, match="shares 'words', which DKRL does not have to share"):
+        run(experiment.override(['federation.share=["words"]']), tmp_path / "named")

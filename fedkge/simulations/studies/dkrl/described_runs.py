@@ -78,7 +78,7 @@ class DescribedRun:
                 "training.keep_optimizer=true",
                 f"training.local_epochs={5 if quick else 2}",
                 "evaluation.sides=both",
-                "evaluation.candidates=all",
+                "evaluation.candidates=own",  # at validation without those of the test
                 "federation.strategy=Central",
                 f"federation.rounds={4 if quick else 20}",
                 "federation.evaluate_every=1",
