@@ -12,10 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats
+from fedkge.errors import UnknownNameError
 
-__all__ = ["STOP_WORDS", "TextEncoder", "Words", "split_words"]
+__all__ = ["STOP_WORDS", "TEXT_ENCODERS", "TextEncoder", "Words", "split_words", "text_encoder", "untold"]
 
-Progress = Callable[[int], None]  # told how many more texts are done
+Progress = Callable[[float], None]  # told how many more texts are done; a part of one counts too
+
+
+def untold(done: float) -> None:
+    """Progress that nobody sees."""
+    del done
+
 
 # Words that say nothing of what they stand beside; models of single words leave them out, as BLP does.
 # fmt: off
@@ -44,6 +51,13 @@ class Words:
         starts = np.cumsum([0, *map(len, texts)])
         return cls(np.array(ids, dtype=np.int64), starts.astype(np.int64), vectors_of(list(numbers)))
 
+    @classmethod
+    def in_context(cls, texts: Sequence[Floats], width: int) -> Words:
+        """Texts given as rows (words, width): what a word is depends on its place, so no two are the same."""
+        starts = np.cumsum([0, *map(len, texts)])
+        vectors = np.concatenate([np.empty((0, width), dtype=np.float32), *texts])
+        return cls(np.arange(len(vectors)), starts.astype(np.int64), vectors)
+
     def means(self) -> Floats:
         """(texts, w) the mean over each text's words; zero where it has none."""
         sums = np.zeros((len(self.starts) - 1, self.vectors.shape[1]))
@@ -58,6 +72,7 @@ class TextEncoder(ABC):
 
     summary: ClassVar[str]  # one line, for lists
     slow: ClassVar[bool] = False  # whether encodings are worth keeping on disk
+    contextual: ClassVar[bool] = False  # whether the vector of a word depends on the words beside it
 
     @classmethod
     @abstractmethod
@@ -81,6 +96,23 @@ class TextEncoder(ABC):
     @abstractmethod
     def words(self, texts: Sequence[str], length: int) -> Words:
         """The first words of each text that are no stop words, at most `length` of them."""
+
+    def sequences(self, texts: Sequence[str], length: int, progress: Progress) -> Words:
+        """The same for who reads texts in order: states in context, where the encoder has such."""
+        words = self.words(texts, length)
+        progress(len(texts))
+        return words
+
+
+TEXT_ENCODERS: dict[str, type[TextEncoder]] = {}  # by name; the package fills it
+
+
+def text_encoder(name: str) -> TextEncoder:
+    """An encoder as an experiment names it: 'minilm', 'glove:vectors.txt', 'transformers:bert-base-cased'."""
+    kind, _, argument = name.partition(":")
+    if kind not in TEXT_ENCODERS:
+        raise UnknownNameError("text encoder", kind, TEXT_ENCODERS)
+    return TEXT_ENCODERS[kind].of(argument)
 
 
 def split_words(text: str) -> list[str]:

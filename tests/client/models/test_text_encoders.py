@@ -18,6 +18,7 @@ from fedkge.client.models.text_encoders import (
     BLPComplEx,
     BLPDistMult,
     Described,
+    DKRLMixed,
     Fusion,
     FusionComplEx,
     FusionDistMult,
@@ -91,6 +92,11 @@ class TestFrozenDKRL(TextContract):
     name = "DKRL"
     kind = DKRL
     options: ClassVar[dict[str, object]] = {"text": "hash:8", "trainable": False}
+
+
+class TestDKRLMixed(TextContract):
+    name = "DKRL-Mixed"
+    kind = DKRLMixed
 
 
 class TestFusion(TextContract):
@@ -211,7 +217,7 @@ def neighbours(count: int) -> KnowledgeGraph:
     return KnowledgeGraph.from_ids("people", labels, ["knows"], splits, texts={"entity": texts})
 
 
-@pytest.mark.parametrize("name", ["BLP", "BOW", "DKRL", "Fusion"])
+@pytest.mark.parametrize("name", ["BLP", "BOW", "DKRL", "DKRL-Mixed", "Fusion"])
 def test_people_that_were_never_met_are_known_by_their_text(name: str) -> None:
     people = neighbours(60)
     settings = TrainingSettings(batch_size=64, negatives=16, learning_rate=0.02, corrupt="both")
