@@ -87,7 +87,7 @@ class _Reader(pickle.Unpickler):
             ("torch._utils", "_rebuild_tensor_v2"): _rebuilt,
             ("_codecs", "encode"): _encoded,
             **{
-                (module, name): np.dtype(code)
+                (module, name): code
                 for name, code in _DTYPES.items()
                 for module in ("torch", "torch.cuda")  # where they were when they were written
             },
@@ -100,10 +100,10 @@ class _Reader(pickle.Unpickler):
         return self.admitted[module, name]
 
     def persistent_load(self, pid: Any) -> Storage:
-        known = isinstance(pid, tuple) and len(pid) in (5, 6) and isinstance(pid[1], np.dtype)
+        known = isinstance(pid, tuple) and len(pid) in (5, 6) and pid[1] in _DTYPES.values()
         if not known or pid[5:] not in ((), (None,)):  # the sixth makes it a part of another one
             raise pickle.UnpicklingError("it has a storage of an unknown kind")
-        return self.storages.setdefault(str(pid[2]), Storage(pid[1]))
+        return self.storages.setdefault(str(pid[2]), Storage(np.dtype(pid[1])))
 
 
 def _rebuilt(storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> StoredTensor:

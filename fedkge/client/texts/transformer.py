@@ -45,7 +45,7 @@ class Transformer(TextEncoder):
         if find_spec("transformers") is None:
             raise InputError(
                 f"text encoder 'transformers:{argument}': transformers is not installed; run "
-                "'pip install transformers'"
+                "'pip install fedkge[text]' or 'pip install transformers'"
             )
         return cls(argument, *_loaded(argument))
 

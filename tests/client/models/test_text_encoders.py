@@ -102,7 +102,16 @@ class TestDKRLMixed(TextContract):
 class TestFusion(TextContract):
     name = "Fusion"
     kind = Fusion
-    tolerance = 1e-4  # its two weights sum what cancels over all rows and columns
+
+    def size(self, name: str, expected: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> float:
+        """Rows of length 1 do not change when both weights grow: w₁g₁ + w₂g₂ = 0, sums of terms that cancel.
+
+        A float32 sum errs by the size of its terms: those of g₁ are slope · structure, entry by entry, and
+        the slope at an entry is the gradient of the structure there, over w₁.
+        """
+        if name != "weights":
+            return super().size(name, expected, values)
+        return float(np.abs(expected["entity"] * values["entity"]).sum() / abs(values["weights"][0]))
 
 
 class TestGatedFusion(TextContract):
@@ -221,7 +230,10 @@ def neighbours(count: int) -> KnowledgeGraph:
 def test_people_that_were_never_met_are_known_by_their_text(name: str) -> None:
     people = neighbours(60)
     settings = TrainingSettings(batch_size=64, negatives=16, learning_rate=0.02, corrupt="both")
-    model = build_model(ModelSettings(name=name, dim=8, margin=2.0, options={"text": "hash:32"}), people, 0)
+    margin = 16.0 if name == "DKRL-Mixed" else 2.0  # of a sum of four distances
+    model = build_model(
+        ModelSettings(name=name, dim=8, margin=margin, options={"text": "hash:32"}), people, 0
+    )
     train(model, people, np.random.default_rng(0), settings, epochs=30)
     blind = replace(people, texts={"entity": ("",) * people.num_entities})
     mrr = measure(rank(model, people))["mrr"]
