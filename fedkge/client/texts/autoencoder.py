@@ -64,10 +64,11 @@ class Network(nn.Module):
 
 
 class Autoencoder(TextEncoder):
-    """The code of a text. Trained on other texts it is another one, and its codes mean something else.
+    """The code that an LSTM autoencoder, trained beforehand on texts alone, has for a text.
 
-    By default these are the texts that are to be encoded, so that clients with different texts do not
-    understand each other's codes. With a file of public texts, all have the same autoencoder.
+    Trained on other texts it is another one, and its codes mean something else. By default these are the
+    texts that are to be encoded, so that clients with different texts do not understand each other's codes. With
+    a file of public texts, all have the same autoencoder.
     """
 
     summary = "aec, aec:NAME, aec:NAME@FILE: codes of an LSTM autoencoder, trained on the texts or on a file"

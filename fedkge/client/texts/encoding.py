@@ -84,7 +84,7 @@ def _read(path: Path, shape: tuple[int, int]) -> Floats | None:
 def _read_words(path: Path, texts: int, width: int) -> Words | None:
     """The same, of words."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             words = Words(*(arrays[name] for name in ("ids", "starts", "vectors")))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         return None

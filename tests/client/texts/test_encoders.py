@@ -137,8 +137,8 @@ def test_a_long_encoding_shows_how_far_it_is(
     monkeypatch.setattr(encoding, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(encoding, "_PATIENCE", -1.0)
     started: list[bool] = []
-    start = encoding.Progress.start
-    monkeypatch.setattr(encoding.Progress, "start", lambda self: (started.append(True), start(self))[1])
+    start = encoding.Bar.start
+    monkeypatch.setattr(encoding.Bar, "start", lambda self: (started.append(True), start(self))[1])
     encoded(Slow(8), TEXTS)
     assert started == [True]
     monkeypatch.setattr(encoding, "_PATIENCE", 60.0)
@@ -160,16 +160,16 @@ class InContext(Slow):
 
 def test_words_in_context_are_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "cache_folder", lambda: tmp_path)
-    encoder = InContext(8)
-    first = encoded_words(encoder, TEXTS, 3)
-    assert len(first.vectors) == first.starts[-1] > len(encoder.words(TEXTS, 3).vectors)
-    for name, array in vars(encoded_words(encoder, TEXTS, 3)).items():
+    encoder, texts = InContext(8), (*TEXTS, "a cat market")
+    first = encoded_words(encoder, texts, 3)
+    assert len(first.vectors) == first.starts[-1] == 10 > len(encoder.words(texts, 3).vectors)
+    for name, array in vars(encoded_words(encoder, texts, 3)).items():
         np.testing.assert_array_equal(array, getattr(first, name))
     assert encoder.asked == 1
-    assert len(encoded_words(encoder, TEXTS, 2).ids) < len(first.ids)
+    assert len(encoded_words(encoder, texts, 2).ids) < len(first.ids)
     for kept in (tmp_path / "encodings").iterdir():
         kept.write_bytes(kept.read_bytes()[:90])
-    np.testing.assert_array_equal(encoded_words(encoder, TEXTS, 3).vectors, first.vectors)
+    np.testing.assert_array_equal(encoded_words(encoder, texts, 3).vectors, first.vectors)
     assert encoder.asked == 3
 
 

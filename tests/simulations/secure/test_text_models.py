@@ -35,8 +35,8 @@ evaluate_every = 2
 name = "inline"
 """
 
-# Numbers below 1 that two rounds of sums, fixed-point and float64, turn into float32: half a unit of 2⁻²³ each
-# time and way, and as much again from the training between them.
+# Two rounds turn sums, fixed-point or float64, into float32 numbers below 1: each may err by half a unit, up to
+# 2⁻²⁵, either way; as much again comes from the training between them.
 ROUNDING = 8 * 2.0**-24
 
 
