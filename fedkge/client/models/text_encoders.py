@@ -21,7 +21,7 @@ from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.models.bilinear import ComplEx, DistMult
 from fedkge.client.models.model import Encoded, Model
 from fedkge.client.models.translations import TransE
-from fedkge.client.texts import Words, encoded, encoded_words, text_encoder
+from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, text_encoder
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings, Settings
@@ -206,7 +206,7 @@ class DKRL(WordReader, TransE):
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         words = self.given(graph)
-        windows, starts = _windows(words)
+        windows, starts = words.windows(_WINDOW)
         return {
             "given": torch.from_numpy(words.vectors),
             "windows": torch.from_numpy(windows),
@@ -375,7 +375,7 @@ def _words(kind: type[Described], settings: ModelSettings, graph: KnowledgeGraph
 
 def _require_types(text: str) -> None:
     """Vectors that are trained belong to words, not to places in texts."""
-    if text_encoder(text).contextual:
+    if TEXT_ENCODERS[text.partition(":")[0]].contextual:
         raise SettingError(
             f"model.options.trainable: with '{text}' a word has another vector in each text, and none that "
             "could be trained; set model.options.trainable = false"
@@ -397,19 +397,6 @@ def _texts(kind: type[Described], graph: KnowledgeGraph) -> tuple[str, ...]:
             "in data.features, or put entity2text.txt beside the triples"
         )
     return texts
-
-
-def _windows(words: Words) -> tuple[np.ndarray, np.ndarray]:
-    """Texts as windows of four words and the word after, −1 for none; where those of a text start."""
-    counts = -(-np.diff(words.starts) // _WINDOW)  # windows of each text
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    first = words.starts[owner] + _WINDOW * (np.arange(len(owner)) - starts[owner])
-    places = first[:, None] + np.arange(_WINDOW + 1)  # (g, 5)
-    inside = places < words.starts[owner + 1][:, None]
-    windows = np.full(places.shape, -1, dtype=np.int64)
-    windows[inside] = words.ids[places[inside]]
-    return windows, starts
 
 
 def _stretches(starts: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

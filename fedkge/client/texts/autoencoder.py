@@ -67,8 +67,8 @@ class Autoencoder(TextEncoder):
     """The code that an LSTM autoencoder, trained beforehand on texts alone, has for a text.
 
     Trained on other texts it is another one, and its codes mean something else. By default these are the
-    texts that are to be encoded, so that clients with different texts do not understand each other's codes. With
-    a file of public texts, all have the same autoencoder.
+    texts that are to be encoded, so that clients with different texts do not understand each other's codes.
+    With a file of public texts, all have the same autoencoder.
     """
 
     summary = "aec, aec:NAME, aec:NAME@FILE: codes of an LSTM autoencoder, trained on the texts or on a file"
@@ -120,8 +120,12 @@ class Autoencoder(TextEncoder):
         return codes(network, words, share(len(texts)))
 
     def words(self, texts: Sequence[str], length: int) -> Words:
-        """Those of the encoder that it reads with: a code is of a whole text."""
-        return self.source.words(texts, length)
+        """None: a code is of a whole text."""
+        del texts, length
+        raise SettingError(
+            "text encoder 'aec': it has codes of whole texts and no vectors of words, which DKRL and BOW "
+            'read; set model.options.text = "glove", or take BLP or Fusion'
+        )
 
     def _network(self, texts: Sequence[str], share: Callable[[int], Progress]) -> Network:
         """The autoencoder of some texts, whatever their order; that of public ones is kept on disk."""

@@ -58,6 +58,18 @@ class Words:
         vectors = np.concatenate([np.empty((0, width), dtype=np.float32), *texts])
         return cls(np.arange(len(vectors)), starts.astype(np.int64), vectors)
 
+    def windows(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(g, size + 1) windows of words and the word after, −1 for none; where those of a text start."""
+        counts = -(-np.diff(self.starts) // size)  # windows of each text
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        first = self.starts[owner] + size * (np.arange(len(owner)) - starts[owner])
+        places = first[:, None] + np.arange(size + 1)
+        inside = places < self.starts[owner + 1][:, None]
+        windows = np.full(places.shape, -1, dtype=np.int64)
+        windows[inside] = self.ids[places[inside]]
+        return windows, starts
+
     def means(self) -> Floats:
         """(texts, w) the mean over each text's words; zero where it has none."""
         sums = np.zeros((len(self.starts) - 1, self.vectors.shape[1]))

@@ -238,7 +238,7 @@ def test_people_that_were_never_met_are_known_by_their_text(name: str) -> None:
     blind = replace(people, texts={"entity": ("",) * people.num_entities})
     mrr = measure(rank(model, people))["mrr"]
     assert mrr > 1.5 * np.mean(1 / np.arange(1, people.num_entities + 1))
-    with pytest.raises(DataError, match=f"people: {name} reads texts of entities, and there are none"):
+    with pytest.raises(DataError, match=f"people: {MODELS[name].__name__} reads texts of entities"):
         build_model(model.settings, blind, 0)
 
 

@@ -16,7 +16,7 @@ from fedkge.client.texts.hashed import Hashed
 from fedkge.client.training.evaluate import measure
 from fedkge.client.training.loop import train
 from fedkge.client.training.ranks import rank
-from fedkge.errors import DataError
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings, TrainingSettings
 from tests.client.models.test_text_encoders import neighbours
 
@@ -149,6 +149,11 @@ def test_progress_adds_up_to_the_texts() -> None:
     Autoencoder(Hashed(8), epochs=3, width=6).encode(TEXTS, done.append)
     assert sum(done) == pytest.approx(len(TEXTS), rel=0.3)  # those without words take no time
     assert len(done) > 8
+
+
+def test_models_of_words_are_told_that_it_has_none() -> None:
+    with pytest.raises(SettingError, match="codes of whole texts and no vectors of words"):
+        build_model(ModelSettings(name="DKRL", options={"text": "aec:hash:8"}), neighbours(20), 0)
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

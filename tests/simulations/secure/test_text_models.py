@@ -35,8 +35,8 @@ evaluate_every = 2
 name = "inline"
 """
 
-# Two rounds turn sums, fixed-point or float64, into float32 numbers below 1: each may err by half a unit, up to
-# 2⁻²⁵, either way; as much again comes from the training between them.
+# Two rounds turn sums, fixed-point or float64, into float32 numbers below 1: each may err by half a unit, up
+# to 2⁻²⁵, either way; as much again comes from the training between them.
 ROUNDING = 8 * 2.0**-24
 
 
