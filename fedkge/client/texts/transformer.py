@@ -119,7 +119,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
     """The tokenizer and the model: of a folder, else of the hub's cache, else from the hub if it answers."""
     try:
         return _from_disk(name)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged files raise anything
         if Path(name).is_dir():
             raise DownloadError(
                 f"text encoder 'transformers:{name}': the folder holds no model that can be loaded "

@@ -110,6 +110,15 @@ def test_a_folder_without_a_model_is_named_in_a_line(tmp_path: Path, content: st
     assert "\n" not in str(caught.value)
 
 
+def test_damaged_weights_are_named_in_a_line(tmp_path: Path) -> None:
+    write(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(DownloadError, match="holds no model that can be loaded") as caught:
+        text_encoder(f"transformers:{tmp_path}")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every connection is refused at once; whoever tries again and again takes long."""
