@@ -32,11 +32,12 @@ def main() -> None:
     parser.add_argument("--dataset", default="FB15k-237", choices=TEXTS)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--margin", type=float, default=9.0)
     chosen = parser.parse_args()
     source = load_graph(chosen.dataset)
     graph = inductive(described_by(source, [find(path) for path in TEXTS[chosen.dataset]]), "0.1,0.1", 0)
     model_settings = ModelSettings(
-        name=chosen.model, dim=chosen.dim, margin=9.0, options={"text": chosen.text}
+        name=chosen.model, dim=chosen.dim, margin=chosen.margin, options={"text": chosen.text}
     )
     start = process_time()
     model = build_model(model_settings, graph, 0)

@@ -1,4 +1,4 @@
-"""Models whose entity rows come from descriptions: BLP, BOW, DKRL, and Fusion with rows of structure.
+"""Models whose entity rows come from descriptions: BLP, BOW, DKRL, some with rows of structure.
 
 A row depends on its own text alone, so that a batch encodes the entities that it names and no others, and an
 entity that training never met has a row as good as its text.
@@ -21,9 +21,9 @@ from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.models.bilinear import ComplEx, DistMult
 from fedkge.client.models.model import Encoded, Model
 from fedkge.client.models.translations import TransE
-from fedkge.client.texts import Words, encoded, text_encoder
+from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, text_encoder
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.errors import DataError
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings, Settings
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "DKRL",
     "BLPComplEx",
     "BLPDistMult",
+    "DKRLMixed",
     "Described",
     "Fusion",
     "FusionComplEx",
@@ -48,8 +49,18 @@ class TextOptions(Settings):
     text: str = Field(
         default="hash",
         min_length=1,
-        description="what reads texts: `hash`, `glove`, `glove:PATH`, `minilm`, `transformers:NAME`",
+        description="what reads texts: `hash`, `glove`, `glove:PATH`, `minilm`, `transformers:NAME`, "
+        "`flair:FILE,FILE`, or with any of them `aec:NAME`, `aec:NAME@FILE`",
     )
+
+
+class VectorOptions(TextOptions):
+    """What models of vectors of whole texts take."""
+
+    hidden: int = Field(
+        default=0, ge=0, description="width of a layer of ReLU beside the projection; 0: there is none"
+    )
+    hidden_dropout: float = Field(default=0.0, ge=0, lt=1, description="of that layer")
 
 
 class WordOptions(TextOptions):
@@ -80,8 +91,8 @@ class Described(Model):
 
     def encode(self) -> Encoded:
         every = torch.arange(self.num_rows, device=self[self.relation_table].device)
-        rows = torch.cat([self.encode_rows(block).entities for block in torch.split(every, _BLOCK)])
-        return Encoded(rows, self[self.relation_table])
+        blocks = [self.encode_rows(block) for block in torch.split(every, _BLOCK)]
+        return Encoded(torch.cat([block.entities for block in blocks]), blocks[0].relations)
 
     @property
     @abstractmethod
@@ -102,12 +113,17 @@ class Described(Model):
 
 
 class LinearReader(Described):
-    """W f: a frozen encoder's vector f of the text, and a matrix that is trained."""
+    """W f of a frozen encoder's vector f of the text, W trained; with a layer, V relu(U f + b) is added."""
+
+    Options = VectorOptions
 
     @classmethod
     def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:
-        width = _feature_width(cls, settings, graph)
-        return {**super().weight_shapes(settings, graph), "projection": (width, cls.row_columns(settings))}
+        width, columns = _feature_width(cls, settings, graph), cls.row_columns(settings)
+        shapes = {**super().weight_shapes(settings, graph), "projection": (width, columns)}
+        if hidden := cls.options_of(settings).hidden:
+            shapes |= {"hidden": (width, hidden), "hidden_bias": (hidden,), "hidden_out": (hidden, columns)}
+        return shapes
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         return {**super().prepare(graph), "texts": torch.from_numpy(_features(self, graph))}
@@ -117,7 +133,12 @@ class LinearReader(Described):
         return len(self["texts"])
 
     def read(self, entities: Tensor) -> Tensor:
-        return self["texts"][entities] @ self["projection"]
+        texts = self["texts"][entities]
+        rows = texts @ self["projection"]
+        if not self.options.hidden:
+            return rows
+        states = torch.relu(texts @ self["hidden"] + self["hidden_bias"])
+        return rows + self.dropout(states, self.options.hidden_dropout) @ self["hidden_out"]
 
 
 class WordReader(Described):
@@ -131,6 +152,7 @@ class WordReader(Described):
         shapes = super().weight_shapes(settings, graph)
         words = _words(cls, settings, graph)
         if cls.options_of(settings).trainable:
+            _require_types(cls.options_of(settings).text)
             shapes["words"] = words.vectors.shape  # what is learnt, on top of the given vectors
         return shapes
 
@@ -186,8 +208,8 @@ class BOW(WordReader, TransE):
 class DKRL(WordReader, TransE):
     """A convolution over words, the strongest of four, another convolution, the mean (Xie et al., 2016).
 
-    As in BLP's code, which trains it alone; the original's four mixed terms with a table of entities are not
-    here. Words are kept in windows of four with the word after, so that padding costs nothing.
+    As in BLP's code, which trains it alone. Words are kept in windows of four with the word after, so that
+    padding costs nothing.
     """
 
     @classmethod
@@ -204,7 +226,7 @@ class DKRL(WordReader, TransE):
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         words = self.given(graph)
-        windows, starts = _windows(words)
+        windows, starts = words.windows(_WINDOW)
         return {
             "given": torch.from_numpy(words.vectors),
             "windows": torch.from_numpy(windows),
@@ -231,6 +253,55 @@ class DKRL(WordReader, TransE):
         return torch.tanh(_mean(states, owners, len(entities)))
 
 
+class DKRLMixed(DKRL):
+    """−‖h_s + r − t_s‖ − ‖h_d + r − t_d‖ − ‖h_d + r − t_s‖ − ‖h_s + r − t_d‖, all L1 (Xie et al., 2016).
+
+    Rows of structure s have a table, rows d are DKRL's; all have length 1. Where an entity has no train
+    triple, or no text, terms with what is missing are left out and the others count for them: d stands in for
+    s, or s for d. Rows that are scored have s and d twice, so that the sum is one L1 distance.
+    """
+
+    entity_width = 1
+
+    class Options(WordOptions):
+        mixed: float = Field(
+            default=1.0, ge=0, allow_inf_nan=False, description="weight of the two terms that mix s and d"
+        )
+
+    def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
+        if self.settings.norm != 1:
+            raise SettingError("model.norm: the terms of DKRL-Mixed are L1 distances; set model.norm = 1")
+        buffers = super().prepare(graph)
+        return {**buffers, "seen": _seen(graph), "told": buffers["starts"].diff().gt(0).float()[:, None]}
+
+    def encode_rows(self, entities: Tensor) -> Encoded:
+        seen, told = self["seen"][entities], self["told"][entities]  # (k, 1)
+        s = normalize(self[self.entity_table][entities], dim=1) * seen
+        d = normalize(self.read(entities), dim=1) * told
+        s, d, r = torch.where(seen > 0, s, d), torch.where(told > 0, d, s), self[self.relation_table]
+        mixed = self.options.mixed
+        return Encoded(
+            torch.cat([s, d, mixed * s, mixed * d], dim=1), torch.cat([r, r, mixed * r, mixed * r], dim=1)
+        )
+
+    def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        return -self.distance(self.query_tail(h, r), t)
+
+    def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
+        return self._crossed(h) + r
+
+    def query_head(self, t: Tensor, r: Tensor) -> Tensor:
+        return self._crossed(t) - r
+
+    def relation_between(self, h: Tensor, t: Tensor) -> Tensor:
+        return t - self._crossed(h)
+
+    def _crossed(self, rows: Tensor) -> Tensor:
+        """What stands opposite the parts of the other entity."""
+        s, d, mixed_s, mixed_d = rows.chunk(4, dim=-1)
+        return torch.cat([s, d, mixed_d, mixed_s], dim=-1)
+
+
 class FusedReader(LinearReader):
     """w₁ · structure + w₂ · text, with two weights for all, or a gate for each entity.
 
@@ -238,7 +309,7 @@ class FusedReader(LinearReader):
     that is missing is left out, and a gate is open for the other.
     """
 
-    class Options(TextOptions):
+    class Options(VectorOptions):
         weights: Literal["global", "gate"] = Field(
             default="global", description="two weights for all entities, or a gate computed for each"
         )
@@ -262,10 +333,8 @@ class FusedReader(LinearReader):
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         buffers = super().prepare(graph)
-        seen = torch.zeros(graph.num_entities, 1)
-        seen[torch.from_numpy(np.unique(graph.train[:, [0, 2]]).astype(np.int64))] = 1
         told = buffers["texts"].ne(0).any(dim=1, keepdim=True).float()
-        return {**buffers, "seen": seen, "told": told}
+        return {**buffers, "seen": _seen(graph), "told": told}
 
     def read(self, entities: Tensor) -> Tensor:
         seen, told = self["seen"][entities], self["told"][entities]  # (k, 1)
@@ -321,7 +390,24 @@ def _features(model: Described, graph: KnowledgeGraph) -> Floats:
 
 def _words(kind: type[Described], settings: ModelSettings, graph: KnowledgeGraph) -> Words:
     options = kind.options_of(settings)
-    return text_encoder(options.text).words(_texts(kind, graph), options.length)
+    return encoded_words(text_encoder(options.text), _texts(kind, graph), options.length)
+
+
+def _require_types(text: str) -> None:
+    """Vectors that are trained belong to words, not to places in texts."""
+    kind, _, argument = text.partition(":")
+    if kind in TEXT_ENCODERS and TEXT_ENCODERS[kind].reads_in_context(argument):
+        raise SettingError(
+            f"model.options.trainable: with '{text}' a word has another vector in each text, and none that "
+            "could be trained; set model.options.trainable = false"
+        )
+
+
+def _seen(graph: KnowledgeGraph) -> Tensor:
+    """(entities, 1): 1 for those that stand in a train triple."""
+    seen = torch.zeros(graph.num_entities, 1)
+    seen[torch.from_numpy(np.unique(graph.train[:, [0, 2]]).astype(np.int64))] = 1
+    return seen
 
 
 def _texts(kind: type[Described], graph: KnowledgeGraph) -> tuple[str, ...]:
@@ -332,19 +418,6 @@ def _texts(kind: type[Described], graph: KnowledgeGraph) -> tuple[str, ...]:
             "in data.features, or put entity2text.txt beside the triples"
         )
     return texts
-
-
-def _windows(words: Words) -> tuple[np.ndarray, np.ndarray]:
-    """Texts as windows of four words and the word after, −1 for none; where those of a text start."""
-    counts = -(-np.diff(words.starts) // _WINDOW)  # windows of each text
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    first = words.starts[owner] + _WINDOW * (np.arange(len(owner)) - starts[owner])
-    places = first[:, None] + np.arange(_WINDOW + 1)  # (g, 5)
-    inside = places < words.starts[owner + 1][:, None]
-    windows = np.full(places.shape, -1, dtype=np.int64)
-    windows[inside] = words.ids[places[inside]]
-    return windows, starts
 
 
 def _stretches(starts: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

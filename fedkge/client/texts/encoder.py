@@ -12,10 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats
+from fedkge.errors import UnknownNameError
 
-__all__ = ["STOP_WORDS", "TextEncoder", "Words", "split_words"]
+__all__ = ["STOP_WORDS", "TEXT_ENCODERS", "TextEncoder", "Words", "split_words", "text_encoder", "untold"]
 
-Progress = Callable[[int], None]  # told how many more texts are done
+Progress = Callable[[float], None]  # told how many more texts are done; a part of one counts too
+
+
+def untold(done: float) -> None:
+    """Progress that nobody sees."""
+    del done
+
 
 # Words that say nothing of what they stand beside; models of single words leave them out, as BLP does.
 # fmt: off
@@ -44,6 +51,25 @@ class Words:
         starts = np.cumsum([0, *map(len, texts)])
         return cls(np.array(ids, dtype=np.int64), starts.astype(np.int64), vectors_of(list(numbers)))
 
+    @classmethod
+    def in_context(cls, texts: Sequence[Floats], width: int) -> Words:
+        """Texts given as rows (words, width): what a word is depends on its place, so no two are the same."""
+        starts = np.cumsum([0, *map(len, texts)])
+        vectors = np.concatenate([np.empty((0, width), dtype=np.float32), *texts])
+        return cls(np.arange(len(vectors)), starts.astype(np.int64), vectors)
+
+    def windows(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(g, size + 1) windows of words and the word after, −1 for none; where those of a text start."""
+        counts = -(-np.diff(self.starts) // size)  # windows of each text
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        first = self.starts[owner] + size * (np.arange(len(owner)) - starts[owner])
+        places = first[:, None] + np.arange(size + 1)
+        inside = places < self.starts[owner + 1][:, None]
+        windows = np.full(places.shape, -1, dtype=np.int64)
+        windows[inside] = self.ids[places[inside]]
+        return windows, starts
+
     def means(self) -> Floats:
         """(texts, w) the mean over each text's words; zero where it has none."""
         sums = np.zeros((len(self.starts) - 1, self.vectors.shape[1]))
@@ -58,6 +84,18 @@ class TextEncoder(ABC):
 
     summary: ClassVar[str]  # one line, for lists
     slow: ClassVar[bool] = False  # whether encodings are worth keeping on disk
+    contextual: bool = False  # whether the vector of a word depends on the words beside it
+
+    @classmethod
+    def reads_in_context(cls, argument: str) -> bool:
+        """Whether the encoder of that argument is contextual; nothing is loaded."""
+        del argument
+        return cls.contextual
+
+    def fitted(self, texts: Sequence[str]) -> TextEncoder:
+        """The encoder that texts of others are read by, where it depends on these."""
+        del texts
+        return self
 
     @classmethod
     @abstractmethod
@@ -81,6 +119,32 @@ class TextEncoder(ABC):
     @abstractmethod
     def words(self, texts: Sequence[str], length: int) -> Words:
         """The first words of each text that are no stop words, at most `length` of them."""
+
+    def sequences(self, texts: Sequence[str], length: int, progress: Progress) -> Words:
+        """The same for who reads texts in order: states in context, where the encoder has such."""
+        words = self.words(texts, length)
+        progress(len(texts))
+        return words
+
+
+TEXT_ENCODERS: dict[str, type[TextEncoder]] = {}  # by name; the package fills it
+
+
+def side_by_side(name: str) -> list[str]:
+    """The encoders that a plus joins; a path may have a plus of its own."""
+    if name.startswith("stack:"):
+        return [name]
+    return re.split(rf"\+(?=(?:{'|'.join(TEXT_ENCODERS)})(?:[:+]|$))", name)
+
+
+def text_encoder(name: str) -> TextEncoder:
+    """An encoder as an experiment names it: 'minilm', 'glove:vectors.txt', 'minilm+hash:512'."""
+    if len(side_by_side(name)) > 1:
+        name = f"stack:{name}"
+    kind, _, argument = name.partition(":")
+    if kind not in TEXT_ENCODERS:
+        raise UnknownNameError("text encoder", kind, TEXT_ENCODERS)
+    return TEXT_ENCODERS[kind].of(argument)
 
 
 def split_words(text: str) -> list[str]:

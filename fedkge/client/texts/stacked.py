@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.texts.encoder import Progress, TextEncoder, Words
+from fedkge.client.texts.encoder import Progress, TextEncoder, Words, side_by_side, text_encoder
 from fedkge.client.texts.encoding import encoded
 from fedkge.errors import SettingError
 
@@ -18,7 +18,7 @@ __all__ = ["Stacked"]
 class Stacked(TextEncoder):
     """The vectors of its parts one after the other, each of length 1, so that none drowns the others."""
 
-    summary = "minilm+glove+hash: several side by side"
+    summary = "stack:minilm+glove, or minilm+glove: several side by side"
 
     def __init__(self, name: str, parts: Sequence[TextEncoder]) -> None:
         self.name = name
@@ -26,7 +26,13 @@ class Stacked(TextEncoder):
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        raise SettingError(f"text encoder 'stack:{argument}': join names by a plus, as minilm+glove")
+        parts = side_by_side(argument)
+        if len(parts) == 1:
+            raise SettingError(f"text encoder 'stack:{argument}': join names by a plus, as minilm+glove")
+        return cls(argument, [text_encoder(part) for part in parts])
+
+    def fitted(self, texts: Sequence[str]) -> TextEncoder:
+        return type(self)(self.name, [part.fitted(texts) for part in self.parts])
 
     @property
     def width(self) -> int:

@@ -54,11 +54,14 @@ class Glove(TextEncoder):
 
     def words(self, texts: Sequence[str], length: int) -> Words:
         known = ([word for word in split_words(text) if word in self.numbers] for text in texts)
-        return Words.of([words[:length] for words in known], self._rows)
+        return Words.of([words[:length] for words in known], self.rows)
 
-    def _rows(self, words: Sequence[str]) -> Floats:
-        rows: Floats = self.vectors[[self.numbers[word] for word in words]].astype(np.float32)
-        return rows.reshape(len(words), self.width)
+    def rows(self, words: Sequence[str]) -> Floats:
+        """(words, width); zero for a word that has none."""
+        rows = np.zeros((len(words), self.width), dtype=np.float32)
+        known = [place for place, word in enumerate(words) if word in self.numbers]
+        rows[known] = self.vectors[[self.numbers[words[place]] for place in known]]
+        return rows
 
 
 def _place(argument: str) -> Path:

@@ -20,6 +20,7 @@ KINDS = {  # where each registry is; they take seconds to import
     "models": "fedkge.client.models:MODELS",
     "partitions": "fedkge.datasets:PARTITIONERS",
     "strategies": "fedkge.strategy:STRATEGIES",
+    "texts": "fedkge.client.texts:TEXT_ENCODERS",
 }
 
 

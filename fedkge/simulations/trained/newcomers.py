@@ -74,7 +74,7 @@ def admit(trained: Trained, newcomers: Newcomers) -> Trained:
 
 def new_words(trained: Trained, wider: Trained) -> int:
     """How many words no text of the client's graph had, where a model reads single words."""
-    if "given" not in trained.model.buffers:
+    if "words" not in trained.model.tensors:
         return 0
     return len(wider.model["given"]) - len(trained.model["given"])
 
@@ -113,7 +113,8 @@ def _vectors(model: Described, graph: KnowledgeGraph, newcomers: Newcomers) -> F
             raise SettingError(
                 f"vectors of new entities, where {model.options.text} reads texts of the others; give texts"
             )
-        return encoded(text_encoder(model.options.text), tuple(newcomers.texts.values()))
+        encoder = text_encoder(model.options.text).fitted(graph.texts["entity"])
+        return encoded(encoder, tuple(newcomers.texts.values()))
     width = graph.features["entity"].shape[1]
     rows = np.array([*newcomers.vectors.values()], dtype=np.float32)
     if newcomers.texts or rows.ndim != 2 or rows.shape[1] != width:

@@ -18,6 +18,7 @@ from fedkge.client.models.text_encoders import (
     BLPComplEx,
     BLPDistMult,
     Described,
+    DKRLMixed,
     Fusion,
     FusionComplEx,
     FusionDistMult,
@@ -67,6 +68,13 @@ class TestBLP(TextContract):
     kind = BLP
 
 
+class TestDeepBLP(TextContract):
+    name = "BLP"
+    kind = BLP
+    options: ClassVar[dict[str, object]] = {"text": "hash:8", "hidden": 5}
+    tolerance = 1e-4  # its bias is moved by the sum over entities of slopes that cancel, unlike its weights
+
+
 class TestBLPDistMult(TextContract):
     name = "BLP-DistMult"
     kind = BLPDistMult
@@ -93,10 +101,24 @@ class TestFrozenDKRL(TextContract):
     options: ClassVar[dict[str, object]] = {"text": "hash:8", "trainable": False}
 
 
+class TestDKRLMixed(TextContract):
+    name = "DKRL-Mixed"
+    kind = DKRLMixed
+
+
 class TestFusion(TextContract):
     name = "Fusion"
     kind = Fusion
-    tolerance = 1e-4  # its two weights sum what cancels over all rows and columns
+
+    def size(self, name: str, expected: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> float:
+        """Rows of length 1 do not change when both weights grow: w₁g₁ + w₂g₂ = 0, sums of terms that cancel.
+
+        A float32 sum errs by the size of its terms: those of g₁ are slope · structure, entry by entry, and
+        the slope at an entry is the gradient of the structure there, over w₁.
+        """
+        if name != "weights":
+            return super().size(name, expected, values)
+        return float(np.abs(expected["entity"] * values["entity"]).sum() / abs(values["weights"][0]))
 
 
 class TestGatedFusion(TextContract):
@@ -211,16 +233,19 @@ def neighbours(count: int) -> KnowledgeGraph:
     return KnowledgeGraph.from_ids("people", labels, ["knows"], splits, texts={"entity": texts})
 
 
-@pytest.mark.parametrize("name", ["BLP", "BOW", "DKRL", "Fusion"])
+@pytest.mark.parametrize("name", ["BLP", "BOW", "DKRL", "DKRL-Mixed", "Fusion"])
 def test_people_that_were_never_met_are_known_by_their_text(name: str) -> None:
     people = neighbours(60)
     settings = TrainingSettings(batch_size=64, negatives=16, learning_rate=0.02, corrupt="both")
-    model = build_model(ModelSettings(name=name, dim=8, margin=2.0, options={"text": "hash:32"}), people, 0)
+    margin = 16.0 if name == "DKRL-Mixed" else 2.0  # of a sum of four distances
+    model = build_model(
+        ModelSettings(name=name, dim=8, margin=margin, options={"text": "hash:32"}), people, 0
+    )
     train(model, people, np.random.default_rng(0), settings, epochs=30)
     blind = replace(people, texts={"entity": ("",) * people.num_entities})
     mrr = measure(rank(model, people))["mrr"]
     assert mrr > 1.5 * np.mean(1 / np.arange(1, people.num_entities + 1))
-    with pytest.raises(DataError, match=f"people: {name} reads texts of entities, and there are none"):
+    with pytest.raises(DataError, match=f"people: {MODELS[name].__name__} reads texts of entities"):
         build_model(model.settings, blind, 0)
 
 
@@ -234,3 +259,22 @@ def test_vectors_that_are_given_take_the_place_of_texts() -> None:
 def test_an_unknown_encoder_is_named() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown text encoder 'glow'.*Did you mean 'glove'"):
         BLP.build(ModelSettings(options={"text": "glow"}), graph(), 0)
+
+
+def test_a_layer_beside_the_projection_adds_what_it_says() -> None:
+    model = build(BLPDistMult, hidden=3)
+    texts, weights = model["texts"], model.weights
+    states = np.maximum(texts.numpy() @ weights["hidden"] + weights["hidden_bias"], 0)
+    expected = texts.numpy() @ weights["projection"] + states @ weights["hidden_out"]
+    np.testing.assert_allclose(model.encode().entities.detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert "hidden" not in build(BLPDistMult).weights
+
+
+def test_its_dropout_is_of_training_alone() -> None:
+    model = build(BLPDistMult, hidden=64, hidden_dropout=0.5)
+    every = torch.arange(model.num_rows)
+    trained = model.bind(model.tensors, rng=np.random.default_rng(0)).encode_rows(every).entities
+    again = model.bind(model.tensors, rng=np.random.default_rng(0)).encode_rows(every).entities
+    assert torch.equal(trained, again)
+    assert not torch.allclose(trained, model.encode_rows(every).entities)
+    assert torch.equal(model.encode_rows(every).entities, model.encode().entities)

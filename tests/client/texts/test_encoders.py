@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkge.client.texts import TEXT_ENCODERS, encoded, encoding, text_encoder
+from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, encoding, text_encoder
 from fedkge.client.texts.hashed import Hashed
 from fedkge.errors import DataError, DownloadError, InputError, SettingError
 
@@ -80,7 +80,16 @@ def test_damaged_word_vectors_are_named(tmp_path: Path, name: str, content: byte
 
 
 def test_bad_arguments_are_refused() -> None:
-    for name in ("hash:x", "hash:0", "hash:99999", "minilm:large", "transformers"):
+    for name in (
+        "hash:x",
+        "hash:0",
+        "hash:99999",
+        "minilm:large",
+        "transformers",
+        "flair",
+        "aec:0",
+        "aec:aec",
+    ):
         with pytest.raises(SettingError, match="text encoder"):
             text_encoder(name)
 
@@ -128,13 +137,40 @@ def test_a_long_encoding_shows_how_far_it_is(
     monkeypatch.setattr(encoding, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(encoding, "_PATIENCE", -1.0)
     started: list[bool] = []
-    start = encoding.Progress.start
-    monkeypatch.setattr(encoding.Progress, "start", lambda self: (started.append(True), start(self))[1])
+    start = encoding.Bar.start
+    monkeypatch.setattr(encoding.Bar, "start", lambda self: (started.append(True), start(self))[1])
     encoded(Slow(8), TEXTS)
     assert started == [True]
     monkeypatch.setattr(encoding, "_PATIENCE", 60.0)
     encoded(Slow(9), TEXTS)
     assert started == [True]
+
+
+class InContext(Slow):
+    """A word has another vector in each text."""
+
+    contextual = True
+
+    def sequences(self, texts: Sequence[str], length: int, progress: Any) -> Words:
+        self.asked += 1
+        words = self.words(texts, length)
+        rows = words.vectors[words.ids] + words.ids[:, None]
+        return Words.in_context(np.split(rows, words.starts[1:-1]), self.width)
+
+
+def test_words_in_context_are_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "cache_folder", lambda: tmp_path)
+    encoder, texts = InContext(8), (*TEXTS, "a cat market")
+    first = encoded_words(encoder, texts, 3)
+    assert len(first.vectors) == first.starts[-1] == 10 > len(encoder.words(texts, 3).vectors)
+    for name, array in vars(encoded_words(encoder, texts, 3)).items():
+        np.testing.assert_array_equal(array, getattr(first, name))
+    assert encoder.asked == 1
+    assert len(encoded_words(encoder, texts, 2).ids) < len(first.ids)
+    for kept in (tmp_path / "encodings").iterdir():
+        kept.write_bytes(kept.read_bytes()[:90])
+    np.testing.assert_array_equal(encoded_words(encoder, texts, 3).vectors, first.vectors)
+    assert encoder.asked == 3
 
 
 def needs(*packages: str) -> Any:
@@ -153,6 +189,9 @@ def test_minilm_tells_meaning_and_a_text_has_one_vector_in_any_company() -> None
     assert rows[0] @ rows[1] > 0.5 > 0.3 > rows[0] @ rows[2]
     for text, row in zip(TEXTS[:3], rows, strict=False):
         np.testing.assert_allclose(minilm.encode([text], lambda done: None)[0], row, atol=2e-6)
+    states = minilm.sequences(TEXTS, 4, lambda done: None)
+    np.testing.assert_array_equal(np.diff(states.starts), [4, 4, 4, 0])
+    assert cosine(states.vectors[1], states.vectors[5]) > 0.3  # cat and kitten, each in its sentence
     words = minilm.words(["The embeddings of cats"], 32)
     assert words.vectors.shape[1] == minilm.width == 384
     assert len(words.ids) >= 3
@@ -171,29 +210,8 @@ def test_without_its_package_transformers_says_what_to_install(monkeypatch: pyte
     from fedkge.client.texts import transformer
 
     monkeypatch.setattr(transformer, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="transformers is not installed; run 'pip install transformers'"):
+    with pytest.raises(InputError, match=r"transformers is not installed; run 'pip install fedkge\[text\]'"):
         text_encoder("transformers:bert-base-cased")
-
-
-@needs("transformers")
-def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path) -> None:
-    import torch
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    torch.manual_seed(0)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "kitten", "market"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(tmp_path)
-    BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    encoder = text_encoder(f"transformers:{tmp_path}")
-    rows = encoder.encode(["cat kitten", "market", ""], lambda done: None)
-    assert rows.shape == (3, encoder.width) == (3, 8)
-    assert rows[:2].any(axis=1).all()
-    assert not rows[2].any()
-    assert len(encoder.words(["cat the kitten"], 32).vectors) >= 2
-    with pytest.raises(DownloadError, match="cannot be loaded"):
-        text_encoder(f"transformers:{tmp_path / 'none'}")
 
 
 def test_every_encoder_says_what_it_is() -> None:

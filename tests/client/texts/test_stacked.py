@@ -36,3 +36,15 @@ def test_a_stack_has_no_words_and_no_unknown_parts() -> None:
         text_encoder("hash+hash:8").words(TEXTS, 4)
     with pytest.raises(UnknownNameError, match="text encoder 'nothing'"):
         text_encoder("nothing+hash")
+
+
+def test_a_stack_is_fitted_part_by_part() -> None:
+    stack = text_encoder("aec:2:hash:8+hash:4").fitted(TEXTS)
+    alone = text_encoder("aec:2:hash:8").fitted(TEXTS)
+    new = ("a cow", "of cats")
+    np.testing.assert_array_equal(
+        encoded(stack, new)[:, 128:], encoded(text_encoder("hash+hash:4"), new)[:, 256:]
+    )
+    rows = encoded(alone, new)
+    np.testing.assert_allclose(encoded(stack, new)[0, :128], rows[0] / np.linalg.norm(rows[0]), rtol=1e-6)
+    assert not np.allclose(rows, encoded(text_encoder("aec:2:hash:8"), new))  # which trains on these alone
