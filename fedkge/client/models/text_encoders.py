@@ -313,6 +313,11 @@ class FusedReader(LinearReader):
         weights: Literal["global", "gate"] = Field(
             default="global", description="two weights for all entities, or a gate computed for each"
         )
+        untrained: Literal["left-out", "as-drawn"] = Field(
+            default="left-out",
+            description="structure of entities without a train triple; `as-drawn`: it counts as it started, "
+            "at random, as it did where this was published",
+        )
 
     @classmethod
     def entity_columns(cls, dim: int) -> int:
@@ -334,7 +339,8 @@ class FusedReader(LinearReader):
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         buffers = super().prepare(graph)
         told = buffers["texts"].ne(0).any(dim=1, keepdim=True).float()
-        return {**buffers, "seen": _seen(graph), "told": told}
+        seen = _seen(graph) if self.options.untrained == "left-out" else torch.ones_like(told)
+        return {**buffers, "seen": seen, "told": told}
 
     def read(self, entities: Tensor) -> Tensor:
         seen, told = self["seen"][entities], self["told"][entities]  # (k, 1)

@@ -278,3 +278,11 @@ def test_its_dropout_is_of_training_alone() -> None:
     assert torch.equal(trained, again)
     assert not torch.allclose(trained, model.encode_rows(every).entities)
     assert torch.equal(model.encode_rows(every).entities, model.encode().entities)
+
+
+def test_untrained_structure_is_left_out_unless_it_is_to_count_as_it_was_drawn() -> None:
+    left_out, as_drawn = (build(Fusion, untrained=way) for way in ("left-out", "as-drawn"))
+    unseen = np.setdiff1d(np.arange(left_out.num_rows), np.unique(graph().train[:, [0, 2]]))
+    moved = ~np.isclose(left_out.encode().entities.numpy(), as_drawn.encode().entities.numpy()).all(axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(moved), unseen)
+    assert len(unseen) > 0

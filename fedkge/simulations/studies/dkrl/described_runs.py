@@ -80,7 +80,7 @@ class DescribedRun:
                 "evaluation.sides=both",
                 "evaluation.candidates=own",  # at validation without those of the test
                 "federation.strategy=Central",
-                f"federation.rounds={4 if quick else 20}",
+                f"federation.rounds={4 if quick else 10}",
                 "federation.evaluate_every=1",
                 "federation.patience=3",
                 "engine.name=inline",
