@@ -15,8 +15,8 @@ __all__ = ["FUSED", "fusion"]
 FUSED: Mapping[str, Reader] = {
     "structure alone": Reader("TransE"),
     "text alone": Reader("BLP", STACK),
-    "both, two weights": Reader("Fusion", STACK),
-    "both, gate": Reader("Fusion", STACK, ("model.options.weights=gate",)),
+    "both by two weights": Reader("Fusion", STACK),
+    "both by a gate": Reader("Fusion", STACK, ("model.options.weights=gate",)),
 }
 
 

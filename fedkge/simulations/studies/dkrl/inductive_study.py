@@ -27,18 +27,18 @@ BLP_ROWS: Mapping[str, Reader] = {
     "BLP-TransE": Reader("BLP", "minilm"),
     "BLP-DistMult": Reader("BLP-DistMult", "minilm"),
     "BLP-ComplEx": Reader("BLP-ComplEx", "minilm"),
-    "BLP-TransE, stacked": Reader("BLP", STACK),
-    "BLP-TransE, stacked, deep": Reader("BLP", STACK, DEEP),
-    "BLP-ComplEx, stacked, deep": Reader("BLP-ComplEx", STACK, DEEP),
-    "Fusion, two weights": Reader("Fusion", STACK),
-    "Fusion, gate": Reader("Fusion", STACK, ("model.options.weights=gate",)),
+    "BLP-TransE stacked": Reader("BLP", STACK),
+    "BLP-TransE stacked deep": Reader("BLP", STACK, DEEP),
+    "BLP-ComplEx stacked deep": Reader("BLP-ComplEx", STACK, DEEP),
+    "Fusion two weights": Reader("Fusion", STACK),
+    "Fusion gate": Reader("Fusion", STACK, ("model.options.weights=gate",)),
 }
 TABLE_ROWS: Mapping[str, Reader] = {
     "DKRL-BERT": Reader("DKRL", "minilm"),
     "DKRL-Flair": Reader("DKRL", "minilm:states", ("model.options.trainable=false",)),
     "Torchcoder-AEC": Reader("Fusion", "aec:glove", ("model.options.untrained=as-drawn",)),
-    "Torchcoder-AEC, mended": Reader("Fusion", "aec:glove"),
-    "Torchcoder-AEC, mended, gate": Reader("Fusion", "aec:glove", ("model.options.weights=gate",)),
+    "Torchcoder-AEC mended": Reader("Fusion", "aec:glove"),
+    "Torchcoder-AEC mended gate": Reader("Fusion", "aec:glove", ("model.options.weights=gate",)),
 }
 _SEEDS: Mapping[Scale, int] = {"quick": 1, "full": 1}
 _NOTES = (
@@ -51,8 +51,8 @@ _NOTES = (
     "All rows are trained alike: 128 dimensions, 256 negatives for a batch, drawn from entities of train "
     "triples; Adam at 0.001; at most 20 epochs, the best round by validation.",
     "Stacked: sentence vectors of MiniLM, means of GloVe and hashed words, side by side. Deep: a layer of "
-    "512 ReLU beside the projection, dropout 0.3. Encoders are frozen in all rows but BOW and DKRL, whose word "
-    "vectors are trained.",
+    "512 ReLU beside the projection, dropout 0.3. Encoders are frozen in all rows but BOW and DKRL, whose "
+    "word vectors are trained.",
 )
 
 
@@ -82,8 +82,8 @@ def _measured(table: str, row: str, run: DescribedRun) -> TableCell:
         *_NOTES,
         "DKRL-Flair: MiniLM's states of each token in its text stand in for Flair's, frozen as these are.",
         "Torchcoder-AEC: an LSTM autoencoder of GloVe's word vectors, without Flair's, then two learnt "
-        "weights or a gate. Structure of an entity that was never trained counts at its random start, as published; "
-        "mended: it is left out. The hits that are printed are below what the printed MRR allows.",
+        "weights or a gate. Structure of an entity that was never trained counts at its random start, as "
+        "published; mended: it is left out. The hits that are printed are below what the printed MRR allows.",
     ),
 )
 def table_1(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
