@@ -95,8 +95,8 @@ class AutogradStep:
         h = self._rows(entities, anchors)[:, None]  # (b, 1, w)
         r = self._rows(table.to(self.device), relations)[:, None]
         c = self._rows(entities, candidates.clamp(min=0))  # (b, 1 + n, w)
-        k, score = batch.num_tails, self.bound.score
-        scores = torch.cat([score(h[:k], r[:k], c[:k]), score(c[k:], r[k:], h[k:])])
+        k, bound = batch.num_tails, self.bound
+        scores = torch.cat([bound.score(h[:k], r[:k], c[:k]), bound.score_head(c[k:], r[k:], h[k:])])
         scores = scores * self.scale[relations][:, None] + self.model.shift
         return scores.masked_fill(candidates < 0, -torch.inf)
 

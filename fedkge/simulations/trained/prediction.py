@@ -87,7 +87,7 @@ def _scores(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> Fl
             fixed, r = np.full_like(block, anchor), np.full_like(block, relation)
             with torch.no_grad():
                 triples = (fixed, r, block) if asks_tail else (block, r, fixed)
-                yield model.scores_of(*triples, encoded)
+                yield model.scores_of(*triples, encoded, asks_tail)
 
     return np.concatenate(list(blocks()))
 
