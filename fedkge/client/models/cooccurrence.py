@@ -45,8 +45,8 @@ class NoGE(QuatE):
         )
         inverse_relations: bool = Field(
             default=False,
-            description="a second row and node for each relation, which questions for heads go through, as in "
-            'NoGE\'s own code; with `training.corrupt = "both"` and `evaluation.sides = "both"`',
+            description="a second row and node for each relation, which questions for heads go through, as "
+            'NoGE\'s own code has them; with `training.corrupt = "both"` and `evaluation.sides = "both"`',
         )
         deviation: float = Field(
             default=0.02,
@@ -105,16 +105,13 @@ class NoGE(QuatE):
         return {"adjacency": cooccurrence(graph, self.options.inverse_relations).tensor()}
 
     def encode(self) -> Encoded:
-        nodes = torch.cat([self["entity"], *self["relation"].split(self.settings.dim, dim=1)])  # (n, dim)
+        relations = self["relation"].chunk(2 if self.options.inverse_relations else 1, dim=1)
+        nodes = torch.cat([self["entity"], *relations])  # (n, dim)
         mixed = torch.sparse.mm(self["adjacency"], nodes @ self["layer"])
         rows = torch.tanh(self._normalised("node", mixed, self["norm_scale"], self["norm_shift"]))
-        entities, *relations = rows.tensor_split(self._first_of_each_kind())
-        return Encoded(entities, relations[0] if len(relations) == 1 else torch.cat(relations, dim=1))
-
-    def _first_of_each_kind(self) -> list[int]:
-        """Where relations, and then inverses, begin among the nodes."""
-        first, count = len(self["entity"]), len(self["relation"])
-        return [first, first + count] if self.options.inverse_relations else [first]
+        count = len(self["entity"])
+        encoded = rows[count:].chunk(len(relations))
+        return Encoded(rows[:count], torch.cat(encoded, dim=1) if len(encoded) > 1 else encoded[0])
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return super().score(h, r[..., : self.settings.dim], t)
@@ -135,7 +132,7 @@ class NoGE(QuatE):
     def ask(self, rows: Tensor, r: Tensor, num_tails: int) -> Tensor:
         if not self.options.inverse_relations:
             return super().ask(rows, r, num_tails)
-        own, inverse = r.split(self.settings.dim, dim=1)
+        own, inverse = r.chunk(2, dim=1)
         asked = torch.cat([own[:num_tails], inverse[num_tails:]])
         return self.query_tail(rows, asked)  # all at once: the product's statistics are those of a batch
 

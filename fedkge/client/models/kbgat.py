@@ -37,6 +37,15 @@ class KBGAT(ConvKB):
         decoder_learning_rate: float = Field(
             default=1e-3, gt=0, allow_inf_nan=False, description="of ConvKB's optimiser"
         )
+        decoder_weight_decay: float = Field(
+            default=0.0, ge=0, allow_inf_nan=False, description="of ConvKB, as `training.weight_decay`"
+        )
+        decoder_decay_every: int | None = Field(
+            default=None,
+            ge=1,
+            description="after each so many epochs of ConvKB its learning rate is `training.decay_by` times "
+            "smaller",
+        )
 
     @classmethod
     def table_specs(cls, settings: ModelSettings) -> dict[str, TableSpec]:
@@ -82,6 +91,8 @@ class KBGAT(ConvKB):
             "batch_size": options.decoder_batch_size,
             "negatives": options.decoder_negatives,
             "learning_rate": options.decoder_learning_rate,
+            "weight_decay": options.decoder_weight_decay,
+            "decay_every": options.decoder_decay_every,
             "loss": "binary-cross-entropy",
             "corrupt": "both",
         }

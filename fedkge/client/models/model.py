@@ -336,7 +336,7 @@ class Model(ABC):
         if self.operator is not None:
             return query(self.operator, self.unit, h, r, num_tails)
         rows = [torch.from_numpy(side).requires_grad_() for side in (h, r)]
-        made = self.ask(*rows, num_tails)
+        made = self.ask(rows[0], rows[1], num_tails)
 
         def backward(slopes: Floats) -> tuple[Floats, Floats]:
             at_h, at_r = torch.autograd.grad(made, rows, torch.from_numpy(slopes), materialize_grads=True)

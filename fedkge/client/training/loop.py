@@ -35,6 +35,9 @@ class Step(Protocol):
     def __call__(self, batch: Batch) -> float:
         """Move the parameters; return the mean loss before the move."""
 
+    def take_rate(self, learning_rate: float) -> None:
+        """Go on with another learning rate."""
+
     def state(self) -> State:
         """The optimiser's state."""
 
@@ -104,7 +107,8 @@ def _train(
     start = perf_counter()
     with one_thread():
         work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
-        for _ in range(settings.local_epochs if epochs is None else epochs):
+        for epoch in range(settings.local_epochs if epochs is None else epochs):
+            work.take_rate(settings.rate_in(epoch))
             total = 0.0
             for places in shuffled(work.samples, settings.batch_size, rng):
                 loss = work.step(places)
@@ -130,6 +134,7 @@ class Work(NamedTuple):
 
     samples: int
     step: Callable[[NDArray[np.int64]], float]
+    take_rate: Callable[[float], None]
     state: Callable[[], State]
 
 
@@ -145,7 +150,7 @@ def _with_negatives(
     """Each triple against negatives of its own."""
     sampler = NegativeSampler(graph, settings, pool=pool)
     step = build_step(model, settings, optimizer, term, rng)
-    return Work(len(graph.train), lambda places: step(sampler.batch(places, rng)), step.state)
+    return Work(len(graph.train), lambda places: step(sampler.batch(places, rng)), step.take_rate, step.state)
 
 
 def _against_all(
@@ -161,7 +166,7 @@ def _against_all(
     del pool  # there are no negatives to draw
     sampler = QuestionSampler(graph, settings)
     step = KvsAllStep(model, settings, optimizer, term, rng)
-    return Work(len(sampler), lambda places: step(sampler.batch(places)), step.state)
+    return Work(len(sampler), lambda places: step(sampler.batch(places)), step.take_rate, step.state)
 
 
 TRAINING_TYPES = {"negatives": _with_negatives, "KvsAll": _against_all}

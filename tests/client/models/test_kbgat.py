@@ -229,6 +229,18 @@ def test_each_stage_trains_its_own_part_in_its_own_way() -> None:
     assert addresses == sorted(array.ctypes.data for array in model.parameters.values())
 
 
+def test_each_stage_has_a_weight_decay_and_a_schedule_of_its_own() -> None:
+    graph = load_graph("Nations")
+    options = {"decoder_weight_decay": 1e-5, "decoder_decay_every": 25}
+    chosen = STAGE_ONE.model_copy(update={"weight_decay": 5e-6, "decay_every": 500, "decay_by": 2.0})
+    encoder, decoder = build_model(settings_of(**options), graph, 0).stages(chosen)
+    assert (encoder.training.weight_decay, encoder.training.decay_every) == (5e-6, 500)
+    assert (decoder.training.weight_decay, decoder.training.decay_every) == (1e-5, 25)
+    assert decoder.training.rate_in(25) == decoder.training.rate_in(24) / 2
+    _, plain = build_model(settings_of(), graph, 0).stages(chosen)
+    assert (plain.training.weight_decay, plain.training.decay_every) == (0, None)
+
+
 def test_a_round_leaves_the_encoders_output_as_its_next_input() -> None:
     model, graph = build()
     before = {name: array.copy() for name, array in model.parameters.items()}
