@@ -5,6 +5,7 @@ from fedkge.datasets.features.described import (
     coverage_of,
     described_by,
     described_split,
+    with_all_entities,
     with_features_of,
 )
 from fedkge.datasets.features.feature_file import FeatureFile, feature_files, find, read_features
@@ -19,6 +20,7 @@ __all__ = [
     "feature_files",
     "find",
     "read_features",
+    "with_all_entities",
     "with_features_of",
     "write_features",
 ]
