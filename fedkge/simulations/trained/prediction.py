@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from fedkge.client.kernels.arrays import Floats
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets import SPLITS
 from fedkge.errors import SettingError
 from fedkge.simulations.trained.client_model import Trained, load_trained
@@ -79,13 +80,15 @@ def predict(
 
 def _scores(trained: Trained, anchor: int, relation: int, asks_tail: bool) -> Floats:
     """(entities,) the score of each entity in the open place, some at a time: relation rows may be wide."""
-    model, encoded = trained.model, trained.model.encode()
+    model = trained.model
+    with one_thread(), torch.no_grad():  # threads would divide an encoder's products otherwise
+        encoded = model.encode()
     entities = np.arange(trained.graph.num_entities, dtype=np.int32)
 
     def blocks() -> Iterator[Floats]:
         for block in np.array_split(entities, encoded.relations.shape[1] * len(entities) // _BLOCK + 1):
             fixed, r = np.full_like(block, anchor), np.full_like(block, relation)
-            with torch.no_grad():
+            with one_thread(), torch.no_grad():
                 triples = (fixed, r, block) if asks_tail else (block, r, fixed)
                 yield model.scores_of(*triples, encoded, asks_tail)
 
