@@ -80,15 +80,16 @@ def train(
     if len(graph.train) == 0:
         raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
     results = []
-    for number, stage in enumerate(model.stages(settings)):
-        if scoring is not None and scoring != stage.before_scoring:
-            continue
-        stage.begin(rng)
-        if number == 0:
-            results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
-        else:
-            results.append(_train(stage.model, graph, rng, stage.training))
-        stage.end(rng)
+    with one_thread():
+        for number, stage in enumerate(model.stages(settings)):
+            if scoring is not None and scoring != stage.before_scoring:
+                continue
+            stage.begin(rng)
+            if number == 0:
+                results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
+            else:
+                results.append(_train(stage.model, graph, rng, stage.training))
+            stage.end(rng)
     return results[0] if len(results) == 1 else _together(results)
 
 
@@ -105,19 +106,17 @@ def _train(
     losses: list[float] = []
     steps = 0
     start = perf_counter()
-    with one_thread():
-        work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
-        for epoch in range(settings.local_epochs if epochs is None else epochs):
-            work.take_rate(settings.rate_in(epoch))
-            total = 0.0
-            for places in shuffled(work.samples, settings.batch_size, rng):
-                loss = work.step(places)
-                steps += 1
-                check_loss(loss, losses[0] if losses else None, steps, settings)
-                total += loss * len(places)
-            losses.append(total / work.samples)
-        state = work.state()
-    triples = len(graph.train) * len(losses)
+    work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
+    for epoch in range(settings.local_epochs if epochs is None else epochs):
+        work.take_rate(settings.rate_in(epoch))
+        total = 0.0
+        for places in shuffled(work.samples, settings.batch_size, rng):
+            loss = work.step(places)
+            steps += 1
+            check_loss(loss, losses[0] if losses else None, steps, settings)
+            total += loss * len(places)
+        losses.append(total / work.samples)
+    state, triples = work.state(), len(graph.train) * len(losses)
     return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
 
 
