@@ -112,9 +112,22 @@ class DataSettings(Settings):
         default="fedr",
         description="how it is divided: `fedkge list partitions`; data that come divided need none",
     )
+    vocabulary: Literal["own", "all"] = Field(
+        default="own",
+        description="`all`: in a simulation, every client has a row for every client's entities: it learns "
+        "their labels, takes those that it holds no triple of as wrong answers, and may rank among them",
+    )
     confidential: float | str = Field(
         default=0.0, description="a share such as 0.5, `relation:0.2`, `predicates:A|B`, or `column`"
     )
+
+    def check_deployed(self) -> None:
+        """Refuse what only whoever sees all clients can do."""
+        if self.vocabulary == "all":
+            raise SettingError(
+                'data.vocabulary = "all": a client of a deployment would have to be told the labels of all '
+                'others\' entities; leave it out, or set it to "own"'
+            )
 
 
 class ModelSettings(Settings):
@@ -156,6 +169,19 @@ class TrainingSettings(Settings):
     decay_by: float = Field(
         default=5.0, ge=1, allow_inf_nan=False, description="… the learning rate is this many times smaller"
     )
+    decay_every: int | None = Field(
+        default=None,
+        ge=1,
+        description="in each round anew, after each so many local epochs, the learning rate is `decay_by` "
+        "times smaller too, as in torch's StepLR",
+    )
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="L2: this times every parameter is added to its gradient at every step, as in torch; not "
+        "for `LazyAdam`",
+    )
     loss: str = Field(default="self-adversarial", description="of a triple and its negatives")
     adversarial_temperature: float = Field(
         default=1.0,
@@ -196,6 +222,12 @@ class TrainingSettings(Settings):
         "lacks are no negatives. What the FedR authors' FedE does by mistake",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="`cuda` takes the torch path")
+
+    def rate_in(self, epoch: int) -> float:
+        """The learning rate in one of a round's epochs, counted from 0."""
+        if self.decay_every is None:
+            return self.learning_rate
+        return self.learning_rate / self.decay_by ** (epoch // self.decay_every)
 
 
 class FederationSettings(Settings):
@@ -537,6 +569,7 @@ class Experiment(Settings):
 
     def check_deployed(self) -> None:
         """Refuse what only a simulation can do, before a deployment starts."""
+        self.data.check_deployed()
         self.evaluation.check_deployed()
         self.federation.check_deployed()
         self.adversary.check_deployed()

@@ -57,6 +57,7 @@ def test_a_written_experiment_has_every_default():
             "columns",
             "inductive",
             "max_gradient_norm",
+            "decay_every",
         }
 
 

@@ -130,29 +130,32 @@ def encoded(view: View, encoder: OwnEncoder) -> View | None:
     decoder = kind.decoder_of(view.model)
     if decoder is None or issubclass(kind, Described):
         return None
+    width = MODELS[decoder.name].relation_columns(decoder.dim)
     handed = []
     for other in view.handed:
         entity, relation = encoder((other.entity, other.relation))
         assert entity is not None  # it handed over both
         assert relation is not None
-        handed.append(replace(other, entity=entity, relation=relation))
+        handed.append(replace(other, entity=entity, relation=_cut(relation, width)))
     return replace(
         view,
         name=f"{view.name}, encoded by client {encoder.client}",
         model=decoder,
-        rounds=tuple(_encoded(shot, encoder) for shot in view.rounds),
+        rounds=tuple(_encoded(shot, encoder, width) for shot in view.rounds),
         handed=tuple(handed),
     )
 
 
-def _encoded(shot: Snapshot, encoder: OwnEncoder) -> Snapshot:
+def _encoded(shot: Snapshot, encoder: OwnEncoder, width: int) -> Snapshot:
     gee, gre = encoder((shot.gee, shot.gre))
     clients = sorted({*shot.lee, *shot.lre})
     pairs = {client: encoder((shot.lee.get(client), shot.lre.get(client))) for client in clients}
     return replace(
         shot,
         gee=gee,
-        gre=gre,
+        gre=None if gre is None else _cut(gre, width),
         lee={client: entity for client, (entity, _) in pairs.items() if entity is not None},
-        lre={client: relation for client, (_, relation) in pairs.items() if relation is not None},
+        lre={
+            client: _cut(relation, width) for client, (_, relation) in pairs.items() if relation is not None
+        },
     )

@@ -101,6 +101,7 @@ def _arrive(context: Context) -> Participant:
     simulated = bool(config.get("simulated", False))
     policy = Policy.simulated() if simulated else _policy(config)
     if not simulated:
+        experiment.data.check_deployed()
         experiment.evaluation.check_deployed()
     _check_keys(keys, experiment)
     policy.check_experiment(experiment)

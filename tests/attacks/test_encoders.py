@@ -84,6 +84,19 @@ def test_a_colluder_encodes_rows_that_it_has_no_place_for_without_edges(r_gcn: R
     np.testing.assert_allclose(rows.values[1], model.encode().entities[4].detach().numpy(), rtol=1e-4)
 
 
+def test_inverse_relations_are_no_part_of_what_a_decoder_scores(tmp_path: Path) -> None:
+    changes = ["model.name=NoGE", "training.type=KvsAll", "model.options.inverse_relations=true"]
+    run(experiment(*changes, "federation.strategy=FedER"), tmp_path / "run")
+    views = {view.name: view for view in views_of(RecordedRun(tmp_path / "run"), [0], 1.0)}
+    rows = load_trained(tmp_path / "run", 0).model.encode()
+    handed = views["uploads, encoded by client 0"].handed[0].relation.values
+    np.testing.assert_allclose(handed, rows.relations.detach().numpy()[:, :8], atol=1e-5)
+    for view in views.values():
+        assert (view.model.name, view.model.dim) == ("QuatE", 2)
+        widths = {rows.values.shape[1] for rows in (*view.last.lre.values(), view.handed[0].relation)}
+        assert widths == {8}
+
+
 @pytest.mark.parametrize("name", ["CompGCN", "R-GCN"])
 def test_reconstruction_and_membership_find_numbers(
     name: str, comp_gcn: RecordedRun, r_gcn: RecordedRun

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedkge.client.training.optimizers import OPTIMIZERS, build_optimizer
-from fedkge.errors import DataError, UnknownNameError
+from fedkge.errors import DataError, SettingError, UnknownNameError
 
 TORCH = {
     "Adam": torch.optim.Adam,
@@ -54,6 +54,27 @@ def test_updates_are_those_of_torch(name):
         reference.grad = sparse if name == "LazyAdam" else sparse.to_dense()
         theirs.step()
     np.testing.assert_allclose(table, reference.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(TORCH) - {"LazyAdam"}))
+def test_weight_decay_is_that_of_torch_in_every_row(name):
+    table = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    reference = torch.from_numpy(table.copy()).requires_grad_()
+    ours = build_optimizer(name, {"entity": table}, 0.1, weight_decay=0.3)
+    theirs = TORCH[name]([reference], lr=0.1, weight_decay=0.3)
+    assert ours.dense
+    for rows, gradient in steps(1):
+        apply(ours, rows, gradient)
+        full = torch.zeros(9, 5)
+        full[rows.astype(np.int64)] = torch.from_numpy(gradient)
+        reference.grad = full
+        theirs.step()
+    np.testing.assert_allclose(table, reference.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_weight_decay_is_refused_where_rows_are_left_alone():
+    with pytest.raises(SettingError, match=r"^training\.weight_decay: LazyAdam leaves rows .* \"Adam\""):
+        build_optimizer("LazyAdam", {}, 0.1, weight_decay=0.3)
 
 
 @pytest.mark.parametrize("name", ["Adam", "LazyAdam"])

@@ -93,6 +93,44 @@ def test_kernels_and_torch_take_the_same_steps(graph, name, optimizer):
     AutogradStep(models[1], options, ours)(batch)  # a state moves between the two
 
 
+@pytest.mark.parametrize("optimizer", sorted(set(OPTIMIZERS) - {"LazyAdam"}))
+@pytest.mark.parametrize(
+    ("name", "changes"), [("TransE", {}), ("ComplEx", {"max_gradient_norm": 0.1}), ("R-GCN", {})]
+)
+def test_weight_decay_reaches_rows_that_no_batch_names(graph, optimizer, name, changes):
+    """On every path to the optimiser: fused, clipped, through an encoder, and torch alone."""
+    options = small(optimizer=optimizer, weight_decay=0.5, corrupt="both", **changes)
+    models = [build_model(ModelSettings(name=name, dim=6, margin=2.0), graph, 0) for _ in range(2)]
+    before = models[0].tables["entity"].copy()
+    steps = [KernelStep(models[0], options), AutogradStep(models[1], options)]
+    sampler = NegativeSampler(graph, options)
+    for i in range(4):
+        batch = sampler.batch(np.arange(2 * i, 2 * i + 2), np.random.default_rng(i))
+        for step in steps:
+            step(batch)
+    for table, array in models[0].parameters.items():
+        np.testing.assert_allclose(array, models[1].parameters[table], rtol=1e-3, atol=3e-4)
+    assert (models[0].tables["entity"] != before).any(axis=1).all()
+
+
+@pytest.mark.parametrize("name", ["TransE", "ConvKB"])
+def test_the_learning_rate_falls_epoch_by_epoch_as_that_of_torch(graph, name):
+    """With kernels and with torch: an epoch at a time, each at the rate of StepLR, is the same training."""
+    options = small(decay_every=2, decay_by=2.0, learning_rate=0.02)
+    whole, parts = (build_model(ModelSettings(name=name, dim=6, margin=2.0), graph, 0) for _ in range(2))
+    train(whole, graph, np.random.default_rng(0), options, epochs=5)
+    schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)], lr=0.02), 2, 0.5)
+    rng, state = np.random.default_rng(0), None
+    for _ in range(5):
+        rate = small(learning_rate=schedule.get_last_lr()[0])
+        state = train(parts, graph, rng, rate, epochs=1, optimizer=state).optimizer
+        schedule.optimizer.step()
+        schedule.step()
+    assert schedule.get_last_lr()[0] == 0.02 / 4
+    for table, array in whole.parameters.items():
+        np.testing.assert_array_equal(array, parts.parameters[table])
+
+
 @pytest.mark.parametrize(("optimizer", "moves"), [("Adam", True), ("LazyAdam", False)])
 def test_a_row_without_a_gradient_moves_if_the_optimizer_says_so(graph, optimizer, moves):
     model = build_model(ModelSettings(dim=6), graph, 0)

@@ -169,7 +169,7 @@ def autograd(model: Model, objective: Objective, batch: Batch) -> tuple[dict[str
     scores = torch.where(
         (torch.arange(len(kept)) < batch.num_tails)[:, None],
         bound.score(kept, r, offered),
-        bound.score(offered, r, kept),
+        bound.score_head(offered, r, kept),
     )
     scores = scores * model.scale.double()[torch.from_numpy(batch.relations.astype(np.int64))][:, None]
     scores = (scores + model.shift).masked_fill(candidates < 0, -torch.inf)
@@ -294,7 +294,7 @@ class ExtensionContract:
             for side, (anchor, target) in enumerate(((head, tail), (tail, head))):
                 fixed, r = np.full_like(every, anchor), np.full_like(every, relation)
                 triple = (fixed, r, every) if side == 0 else (every, r, fixed)
-                scores = model.scores_of(*triple).astype(np.float64)
+                scores = model.scores_of(*triple, asks_tail=side == 0).astype(np.float64)
                 known = {
                     (t if side == 0 else h)
                     for h, s, t in graph.triples.tolist()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from pykeen.triples import TriplesFactory
 from safetensors import safe_open
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from fedkge.client.models import MODELS
@@ -22,6 +23,7 @@ from fedkge.simulations.trained import export as exporting
 from fedkge.simulations.trained.client_model import Trained
 from fedkge.simulations.trained.export import export
 from fedkge.simulations.trained.pykeen_model import PEERS, pykeen_model
+from tests.simulations import finished
 from tests.simulations.finished import write_run
 
 
@@ -44,6 +46,40 @@ def test_safetensors_with_labels(clients: tuple[Path, list[Trained]], tmp_path: 
         assert tuple(read_labels(labels)) == each.graph.entity_labels
     about = json.loads((tmp_path / "x" / "model.json").read_text(encoding="utf-8"))
     assert (about["dim"], about["clients"]) == (8, [0, 1, 2])
+
+
+def test_encoded_rows_have_the_same_bits_with_any_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finished, "GRAPH", "synthetic:entities=4000,relations=12,triples=12000")
+    write_run(tmp_path / "run", "CompGCN")
+    before, exports = torch.get_num_threads(), []
+    try:
+        for threads in (1, 4):
+            torch.set_num_threads(threads)
+            export(tmp_path / "run", client=0, out=tmp_path / str(threads))
+            exports.append(load_file(tmp_path / str(threads) / "client-0.safetensors"))
+    finally:
+        torch.set_num_threads(before)
+    assert set(exports[0]) == set(exports[1])
+    for table, rows in exports[0].items():
+        np.testing.assert_array_equal(rows, exports[1][table])
+
+
+@pytest.mark.parametrize("name", ["KBGAT", "ConvKB"])
+def test_what_scores_with_weights_is_exported_with_them(name: str, tmp_path: Path) -> None:
+    """ConvKB's score from the exported arrays alone."""
+    trained = write_run(tmp_path / "run", name)[0]
+    export(tmp_path / "run", "npz", client=0, out=tmp_path / "x")
+    about = json.loads((tmp_path / "x" / "model.json").read_text(encoding="utf-8"))
+    assert about["options"] == trained.model.settings.options
+    h, r, t = trained.graph.train[:5].T
+    with np.load(tmp_path / "x" / "client-0.npz", allow_pickle=False) as arrays:
+        rows = (arrays["entity"][h], arrays["relation"][r], arrays["entity"][t])
+        outputs = sum(part[:, :, None] * row for part, row in zip(rows, arrays["filters"], strict=True))
+        active = np.maximum(outputs + arrays["filter_bias"], 0)
+        scores = (active * arrays["dense"]).sum((1, 2)) + arrays["offset"]
+    np.testing.assert_allclose(scores, trained.model.scores_of(h, r, t), rtol=1e-4, atol=1e-5)
 
 
 def test_npz_of_one_client(clients: tuple[Path, list[Trained]], tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+from fedkge.client.training.ranks import rank
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.simulations.runs import run as runs
 from fedkge.simulations.runs.run_folder import RunResult
 from fedkge.simulations.trained.client_model import load_trained
+from fedkge.simulations.trained.prediction import predict
 from tests.simulations.mishaps import Crash, crash_in, run_with_dying_workers
 
 Make = Callable[..., Experiment]
@@ -97,6 +99,35 @@ def test_open_and_secure_sums_agree(sync: str, tiny: Make, secret: Make, tmp_pat
     others = relation_rows(tmp_path / "secure")
     for label, rows in relation_rows(tmp_path / "open").items():
         np.testing.assert_allclose(rows[0], others[label][0], atol=2e-4)
+
+
+def test_inverse_relations_travel_with_their_relations_and_answer_for_heads(
+    tiny: Make, secret: Make, tmp_path: Path
+) -> None:
+    changes = (
+        *NOGE,
+        "model.options.inverse_relations=true",
+        "training.corrupt=both",
+        "evaluation.sides=both",
+        "federation.strategy=FedR",
+        "privacy.rows_from_seed=true",
+    )
+    plain = runs.run(tiny(*changes), tmp_path / "open")
+    runs.run(secret(*changes), tmp_path / "secure")
+    others = relation_rows(tmp_path / "secure")
+    for label, rows in relation_rows(plain.folder).items():
+        np.testing.assert_allclose(rows[0], others[label][0], atol=2e-4)
+        for row in rows[1:]:
+            np.testing.assert_array_equal(row, rows[0])
+    trained = load_trained(plain.folder, 0)
+    graph = trained.graph
+    ranks = rank(trained.model, graph, sides="head")
+    assert trained.model.tables["relation"].shape[1] == 2 * trained.model.settings.dim
+    for (head, relation, tail), better in zip(graph.test, ranks.better[:, 0], strict=True):
+        asked, wanted = graph.relation_labels[relation], graph.entity_labels[head]
+        answers = predict(plain.folder, 0, asked, tail=graph.entity_labels[tail], top=graph.num_entities)
+        offered = [each.label for each in answers.answers if each.known is None or each.label == wanted]
+        assert offered.index(wanted) == better
 
 
 @pytest.mark.parametrize("sync", SYNCS)

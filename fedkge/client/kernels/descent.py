@@ -39,6 +39,7 @@ class Rule(NamedTuple):
     beta1: float
     beta2: float
     epsilon: float
+    decay: float  # of weights: this times a row is added to its gradient
 
 
 _ADAM, _ADAGRAD, _SGD = (int(descent) for descent in Descent)
@@ -59,7 +60,7 @@ def move(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
 def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
     rate = np.float32(rule.rate / (1 - rule.beta1**rule.steps))
     correction = np.float32(1 / np.sqrt(1 - rule.beta2**rule.steps))
-    epsilon = np.float32(rule.epsilon)
+    epsilon, decay = np.float32(rule.epsilon), np.float32(rule.decay)
     # 1 − β is rounded after the subtraction: in float32, 1 − 0.999 is wrong in the fifth digit.
     keep_mean, take_mean = np.float32(rule.beta1), np.float32(1 - rule.beta1)
     keep_variance, take_variance = np.float32(rule.beta2), np.float32(1 - rule.beta2)
@@ -67,28 +68,30 @@ def _adam(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
         x, m, v = moving.table[rows[i]], moving.first[rows[i]], moving.second[rows[i]]
         g = gradient[i]
         for k in range(g.shape[0]):
-            m[k] = keep_mean * m[k] + take_mean * g[k]
-            v[k] = keep_variance * v[k] + take_variance * g[k] * g[k]
+            slope = g[k] + decay * x[k]
+            m[k] = keep_mean * m[k] + take_mean * slope
+            v[k] = keep_variance * v[k] + take_variance * slope * slope
             x[k] -= rate * m[k] / (np.sqrt(v[k]) * correction + epsilon)
 
 
 @compiled
 def _adagrad(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    rate, epsilon = np.float32(rule.rate), np.float32(rule.epsilon)
+    rate, epsilon, decay = np.float32(rule.rate), np.float32(rule.epsilon), np.float32(rule.decay)
     for i in range(rows.shape[0]):
         x, s, g = moving.table[rows[i]], moving.first[rows[i]], gradient[i]
         for k in range(g.shape[0]):
-            s[k] += g[k] * g[k]
-            x[k] -= rate * g[k] / (np.sqrt(s[k]) + epsilon)
+            slope = g[k] + decay * x[k]
+            s[k] += slope * slope
+            x[k] -= rate * slope / (np.sqrt(s[k]) + epsilon)
 
 
 @compiled
 def _sgd(rule: Rule, moving: Moving, rows: Ids, gradient: Floats) -> None:
-    rate = np.float32(rule.rate)
+    rate, decay = np.float32(rule.rate), np.float32(rule.decay)
     for i in range(rows.shape[0]):
         x, g = moving.table[rows[i]], gradient[i]
         for k in range(g.shape[0]):
-            x[k] -= rate * g[k]
+            x[k] -= rate * (g[k] + decay * x[k])
 
 
 # Rows with 48 bits: a second table carries what float32 has no room for in the first. Sums are exact but for

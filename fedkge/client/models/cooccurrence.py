@@ -29,7 +29,9 @@ class NoGE(QuatE):
     """QuatE over rows that a layer tanh(BatchNorm(Â E W)) mixes, Â: co-occurrence (Nguyen et al., 2022).
 
     Relations are nodes too. As FedR's authors have it: no inverse relations, and a row is `dim` wide, four
-    parts of a quaternion together. They train it as KvsAll.
+    parts of a quaternion together. They train it as KvsAll. With inverse relations a relation row is the
+    relation's, then that of its inverse, and who is the head of (?, r, t) is asked as who is the tail of
+    (t, r⁻¹, ?).
     """
 
     entity_width = relation_width = 1
@@ -40,6 +42,11 @@ class NoGE(QuatE):
             default=False,
             description="BatchNorm on the product before its dropout, without scale and shift; NoGE's own "
             "code has one, the FedR authors' copies make it and do not use it",
+        )
+        inverse_relations: bool = Field(
+            default=False,
+            description="a second row and node for each relation, which questions for heads go through, as "
+            'NoGE\'s own code has them; with `training.corrupt = "both"` and `evaluation.sides = "both"`',
         )
         deviation: float = Field(
             default=0.02,
@@ -56,7 +63,10 @@ class NoGE(QuatE):
                 f"model.dim: {settings.dim} for {cls.__name__}, whose rows are four parts of quaternions; "
                 f"set it to {settings.dim + -settings.dim % 4}"
             )
-        return super().table_specs(settings)
+        tables = super().table_specs(settings)
+        if cls.options_of(settings).inverse_relations:
+            tables[cls.relation_table] = TableSpec("relation", 2 * settings.dim)
+        return tables
 
     @classmethod
     def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:
@@ -92,20 +102,39 @@ class NoGE(QuatE):
         }
 
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
-        return {"adjacency": cooccurrence(graph).tensor()}
+        return {"adjacency": cooccurrence(graph, self.options.inverse_relations).tensor()}
 
     def encode(self) -> Encoded:
-        nodes = torch.cat([self["entity"], self["relation"]])  # (n, dim)
+        relations = self["relation"].chunk(2 if self.options.inverse_relations else 1, dim=1)
+        nodes = torch.cat([self["entity"], *relations])  # (n, dim)
         mixed = torch.sparse.mm(self["adjacency"], nodes @ self["layer"])
         rows = torch.tanh(self._normalised("node", mixed, self["norm_scale"], self["norm_shift"]))
         count = len(self["entity"])
-        return Encoded(rows[:count], rows[count:])
+        encoded = rows[count:].chunk(len(relations))
+        return Encoded(rows[:count], torch.cat(encoded, dim=1) if len(encoded) > 1 else encoded[0])
+
+    def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        return super().score(h, r[..., : self.settings.dim], t)
+
+    def score_head(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        if not self.options.inverse_relations:
+            return self.score(h, r, t)
+        return super().score(t, r[..., self.settings.dim :], h)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
-        return self._regularised(super().query_tail(h, r))
+        return self._regularised(super().query_tail(h, r[..., : self.settings.dim]))
 
     def query_head(self, t: Tensor, r: Tensor) -> Tensor:
-        return self._regularised(super().query_head(t, r))
+        if not self.options.inverse_relations:
+            return self._regularised(super().query_head(t, r))
+        return self._regularised(super().query_tail(t, r[..., self.settings.dim :]))
+
+    def ask(self, rows: Tensor, r: Tensor, num_tails: int) -> Tensor:
+        if not self.options.inverse_relations:
+            return super().ask(rows, r, num_tails)
+        own, inverse = r.chunk(2, dim=1)
+        asked = torch.cat([own[:num_tails], inverse[num_tails:]])
+        return self.query_tail(rows, asked)  # all at once: the product's statistics are those of a batch
 
     def _regularised(self, product: Tensor) -> Tensor:
         if self.options.product_norm:
@@ -134,22 +163,29 @@ class Edges(NamedTuple):
         return torch.sparse_coo_tensor(places, weights, shape, check_invariants=True, is_coalesced=True)
 
 
-def cooccurrence(graph: KnowledgeGraph) -> Edges:
+def cooccurrence(graph: KnowledgeGraph, inverse: bool = False) -> Edges:
     """Which nodes stand in a train triple together, each row with its sum 1; relations come after entities.
 
     With c(v, u) the ordered pairs of places in a triple that v and u take, between entities the weight is
     c(v, u) / Σ c(v, ·), with a relation c(v, u) / Σ c; each node is its own neighbour with weight 1. (In
     NoGE's own code and the FedR authors' FedE the first relation counts as an entity, by a mistake of one.)
+
+    Args:
+        inverse: count each triple turned round too, its relation then being the inverse, which comes last.
     """
     head, relation, tail = graph.train.astype(np.int64).T
     size = graph.num_entities + graph.num_relations
+    if inverse:
+        size += graph.num_relations
+        head, tail = np.concatenate([head, tail]), np.concatenate([tail, head])
+        relation = np.concatenate([relation, relation + graph.num_relations])
     words = np.stack([head, relation + graph.num_entities, tail])  # (3, n)
     first, second = ([0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1])
     pairs, counts = np.unique((words[first] * size + words[second]).ravel(), return_counts=True)
     rows, columns = np.divmod(pairs, size)
     own = np.bincount(rows, counts, minlength=size)  # pairs of each node
     between_entities = (rows < graph.num_entities) & (columns < graph.num_entities)
-    shares = counts / np.where(between_entities, own[rows], 6 * len(graph.train))
+    shares = counts / np.where(between_entities, own[rows], 6 * len(head))
     itself = np.arange(size) * (size + 1)
     pairs, places = np.unique(np.concatenate([pairs, itself]), return_inverse=True)
     weights = np.bincount(places, np.concatenate([shares, np.ones(size)]))

@@ -95,9 +95,14 @@ class GraphAttention(TransE):
         x, g = normalize(self["entity"], dim=1), self["relation"]
         messages = elu(self._attend(x, g, self["messages"], self["attention"]))
         messages = self.dropout(messages, self.options.dropout)
-        relations = g @ self["relation_map"]
+        relations = self.mapped_relations()
         received = elu(self._attend(messages, relations, self["last_messages"], self["last_attention"]))
         return Encoded(normalize(x @ self["entity_map"] + received, dim=1), relations)
+
+    def mapped_relations(self) -> Tensor:
+        """(m, dim) relations as the second layer and scores take them."""
+        mapped: Tensor = self["relation"] @ self["relation_map"]
+        return mapped
 
     def _attend(self, x: Tensor, g: Tensor, messages: Tensor, attention: Tensor) -> Tensor:
         """(n, w) of rows (n, d), relations (m, d), maps (heads, 3 d, w / heads) and what weighs them."""

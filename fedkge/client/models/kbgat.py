@@ -25,9 +25,10 @@ _SCORED = {"entity": "scored_entity", "relation": "scored_relation"}  # the deco
 class KBGAT(ConvKB):
     """Graph attention in each round, ConvKB whenever rows are to be scored (Nathani et al., 2019).
 
-    `entity` and `relation` are what the encoder takes: in a round they are trained through it, and then
-    replaced by what it gives, which is what strategies share. Before the rows of a round are scored, ConvKB
-    starts anew from copies of them, and trains these too.
+    `entity` and `relation` are what the encoder takes, and what strategies share: in a round they are trained
+    through it, and then entity rows are replaced by what it gives. Relation rows are not: the encoder maps
+    them linearly, and what is mapped again in every round grows without end. Before the rows of a round are
+    scored, ConvKB starts anew from entity rows and mapped relation rows, and trains copies of both.
     """
 
     class Options(GraphAttention.Options, ConvKB.Options):
@@ -36,6 +37,15 @@ class KBGAT(ConvKB):
         decoder_negatives: int = Field(default=40, ge=1, description="of ConvKB, for each triple")
         decoder_learning_rate: float = Field(
             default=1e-3, gt=0, allow_inf_nan=False, description="of ConvKB's optimiser"
+        )
+        decoder_weight_decay: float = Field(
+            default=0.0, ge=0, allow_inf_nan=False, description="of ConvKB, as `training.weight_decay`"
+        )
+        decoder_decay_every: int | None = Field(
+            default=None,
+            ge=1,
+            description="after each so many epochs of ConvKB its learning rate is `training.decay_by` times "
+            "smaller",
         )
 
     @classmethod
@@ -82,6 +92,8 @@ class KBGAT(ConvKB):
             "batch_size": options.decoder_batch_size,
             "negatives": options.decoder_negatives,
             "learning_rate": options.decoder_learning_rate,
+            "weight_decay": options.decoder_weight_decay,
+            "decay_every": options.decoder_decay_every,
             "loss": "binary-cross-entropy",
             "corrupt": "both",
         }
@@ -91,15 +103,15 @@ class KBGAT(ConvKB):
         return Stage(self.encoder, training, end=self._advance), decoder
 
     def _advance(self, rng: np.random.Generator) -> None:
-        """What the encoder gives is what it takes next."""
+        """What the encoder gives for an entity is what it takes next."""
         del rng
-        for table, rows in zip(_SCORED, self.encoder.scored, strict=True):
-            self.tables[table][:] = rows
+        self.tables["entity"][:] = self.encoder.scored.entities
 
     def _restart(self, rng: np.random.Generator) -> None:
         """Of the decoder, which depends on the rows as they are now, and on nothing before."""
-        for table, scored in _SCORED.items():
-            self.tables[scored][:] = self.tables[table]
+        rows = self["entity"], self.encoder.mapped_relations()
+        for scored, start in zip(_SCORED.values(), rows, strict=True):
+            self.tables[scored][:] = start.numpy()
         for name in _DECODER_WEIGHTS:
             array = self.weights[name]
             array[:] = self.initial_weights(name, array.shape, rng)

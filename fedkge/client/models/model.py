@@ -29,7 +29,7 @@ from fedkge.experiment import ModelSettings, NoOptions, Settings, TrainingSettin
 __all__ = ["Encoded", "Keys", "Model", "TableSpec"]
 
 Keys = Callable[[str], bytes]  # the name of a table or of weights to the key of its initial values
-_QUERIES = ("query_tail", "query_head", "queries")
+_QUERIES = ("query_tail", "query_head", "queries", "ask")
 
 
 class TableSpec(NamedTuple):
@@ -324,6 +324,10 @@ class Model(ABC):
             h, r, t: (..., width) rows whose leading dimensions broadcast.
         """
 
+    def score_head(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        """The same where the head is asked for; another one only if a model asks for heads in another way."""
+        return self.score(h, r, t)
+
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         """What a fitting tail looks like: (b, width), (b, width) to (b, width)."""
         raise NotImplementedError
@@ -340,18 +344,22 @@ class Model(ABC):
         if self.operator is not None:
             return query(self.operator, self.unit, h, r, num_tails)
         rows = [torch.from_numpy(side).requires_grad_() for side in (h, r)]
-        parts = []
-        if num_tails > 0:
-            parts.append(self.query_tail(*(side[:num_tails] for side in rows)))
-        if num_tails < len(h):
-            parts.append(self.query_head(*(side[num_tails:] for side in rows)))
-        made = torch.cat(parts)
+        made = self.ask(rows[0], rows[1], num_tails)
 
         def backward(slopes: Floats) -> tuple[Floats, Floats]:
             at_h, at_r = torch.autograd.grad(made, rows, torch.from_numpy(slopes), materialize_grads=True)
             return _owned(at_h), _owned(at_r)
 
         return made.detach().numpy(), backward
+
+    def ask(self, rows: Tensor, r: Tensor, num_tails: int) -> Tensor:
+        """The queries of a batch in torch, for tails first, then for heads."""
+        parts = []
+        if num_tails > 0:
+            parts.append(self.query_tail(rows[:num_tails], r[:num_tails]))
+        if num_tails < len(rows):
+            parts.append(self.query_head(rows[num_tails:], r[num_tails:]))
+        return torch.cat(parts)
 
     def project(self, rows: Tensor, r: Tensor) -> Tensor:
         """Candidates as the relation sees them: (b, n, width), (b, width) to (b, n, query width)."""
@@ -363,11 +371,14 @@ class Model(ABC):
         del h, t
         return None
 
-    def scores_of(self, h: Ids, r: Ids, t: Ids, encoded: Encoded | None = None) -> Floats:
+    def scores_of(
+        self, h: Ids, r: Ids, t: Ids, encoded: Encoded | None = None, asks_tail: bool = True
+    ) -> Floats:
         """The scores of triples given by row numbers, in plain torch; rows are encoded unless given."""
         entities, relations = encoded or self.encode()
         triple = (entities[_index(h)], relations[_index(r)], entities[_index(t)])
-        scores: Floats = (self.score(*triple) * self.scale[_index(r)]).detach().numpy()
+        score = self.score if asks_tail else self.score_head
+        scores: Floats = (score(*triple) * self.scale[_index(r)]).detach().numpy()
         return scores
 
     def distance(self, query: Tensor, candidate: Tensor) -> Tensor:

@@ -182,8 +182,8 @@ class CompGCN(_Convolution):
         x, z = self["entity"], torch.stack(self["relation"].chunk(2, dim=-1))  # (n, d), (2, m, d)
         for layer in range(self.options.layers):
             x = self._received(layer, x, z)
-            normal = batch_norm(x, None, None, self["gain"][layer, 0], self["bias"][layer, 0], training=True)
-            x, z = torch.tanh(normal), z @ self["relation_map"][layer]
+            x = torch.tanh(_normalised(x, self["gain"][layer, 0], self["bias"][layer, 0]))
+            z = z @ self["relation_map"][layer]
         return Encoded(x, z[0])
 
     def _received(self, layer: int, x: Tensor, z: Tensor) -> Tensor:
@@ -195,3 +195,10 @@ class CompGCN(_Convolution):
             passed = Edges.named(way, self.buffers).passed(composition, x, rows)
             received = received + self.dropout(passed @ matrix, dropout)
         return received / 3
+
+
+def _normalised(rows: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+    """Columns with mean 0 and variance 1, then gain and bias; a single row is its own mean."""
+    if len(rows) == 1:
+        return (rows - rows) * gain + bias
+    return batch_norm(rows, None, None, gain, bias, training=True)

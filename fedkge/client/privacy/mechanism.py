@@ -278,6 +278,12 @@ class Mechanism(ABC):
                 "the gradient of a batch is none of single triples; leave them out, or set "
                 'privacy.dp.mode = "off"'
             )
+        if settings.weight_decay > 0 or settings.decay_every is not None:
+            raise SettingError(
+                "privacy.dp.mode: not yet with training.weight_decay or training.decay_every: bounds, and "
+                "what lazy noise owes, are reckoned for rows that gradients alone move, at one rate; leave "
+                'them out, or set privacy.dp.mode = "off"'
+            )
         if not model.has_query:
             raise SettingError(
                 f"privacy.dp.mode: not yet for {model.__name__}, which has a score but no query: gradients "

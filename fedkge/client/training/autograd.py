@@ -47,7 +47,9 @@ class AutogradStep:
         self.device = device
         self.loss = find_loss(settings.loss)
         # Checks the name and the shapes of a given state by the same code as on the processor.
-        checked = build_optimizer(settings.optimizer, model.rows, settings.learning_rate)
+        checked = build_optimizer(
+            settings.optimizer, model.rows, settings.learning_rate, settings.weight_decay
+        )
         if optimizer is not None:
             checked.load(optimizer)
         self.term = term
@@ -65,7 +67,8 @@ class AutogradStep:
         )
         self.max_gradient_norm = settings.max_gradient_norm
         self.scale = model.scale.to(device)
-        self.optimizer = _TORCH[settings.optimizer](self.leaves.values(), lr=settings.learning_rate)
+        decay = {"weight_decay": settings.weight_decay} if OPTIMIZERS[settings.optimizer].decays else {}
+        self.optimizer = _TORCH[settings.optimizer](self.leaves.values(), settings.learning_rate, **decay)
         if optimizer is not None:
             self._restore(checked.state())
 
@@ -87,6 +90,11 @@ class AutogradStep:
         self._publish()
         return float(loss.detach())
 
+    def take_rate(self, learning_rate: float) -> None:
+        """Go on with another learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+
     def _scores(self, batch: Batch) -> Tensor:
         """(b, 1 + n), higher is truer, around zero; −inf where there is no candidate."""
         anchors, relations = self._ids(batch.anchors), self._ids(batch.relations)
@@ -95,8 +103,8 @@ class AutogradStep:
         h = self._rows(entities, anchors)[:, None]  # (b, 1, w)
         r = self._rows(table.to(self.device), relations)[:, None]
         c = self._rows(entities, candidates.clamp(min=0))  # (b, 1 + n, w)
-        k, score = batch.num_tails, self.bound.score
-        scores = torch.cat([score(h[:k], r[:k], c[:k]), score(c[k:], r[k:], h[k:])])
+        k, bound = batch.num_tails, self.bound
+        scores = torch.cat([bound.score(h[:k], r[:k], c[:k]), bound.score_head(c[k:], r[k:], h[k:])])
         scores = scores * self.scale[relations][:, None] + self.model.shift
         return scores.masked_fill(candidates < 0, -torch.inf)
 

@@ -35,6 +35,9 @@ class Step(Protocol):
     def __call__(self, batch: Batch) -> float:
         """Move the parameters; return the mean loss before the move."""
 
+    def take_rate(self, learning_rate: float) -> None:
+        """Go on with another learning rate."""
+
     def state(self) -> State:
         """The optimiser's state."""
 
@@ -77,15 +80,16 @@ def train(
     if len(graph.train) == 0:
         raise DataError(f"{graph.name}: no train triples; give the client at least one, or leave it out")
     results = []
-    for number, stage in enumerate(model.stages(settings)):
-        if scoring is not None and scoring != stage.before_scoring:
-            continue
-        stage.begin(rng)
-        if number == 0:
-            results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
-        else:
-            results.append(_train(stage.model, graph, rng, stage.training))
-        stage.end(rng)
+    with one_thread():
+        for number, stage in enumerate(model.stages(settings)):
+            if scoring is not None and scoring != stage.before_scoring:
+                continue
+            stage.begin(rng)
+            if number == 0:
+                results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
+            else:
+                results.append(_train(stage.model, graph, rng, stage.training))
+            stage.end(rng)
     return results[0] if len(results) == 1 else _together(results)
 
 
@@ -102,18 +106,17 @@ def _train(
     losses: list[float] = []
     steps = 0
     start = perf_counter()
-    with one_thread():
-        work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
-        for _ in range(settings.local_epochs if epochs is None else epochs):
-            total = 0.0
-            for places in shuffled(work.samples, settings.batch_size, rng):
-                loss = work.step(places)
-                steps += 1
-                check_loss(loss, losses[0] if losses else None, steps, settings)
-                total += loss * len(places)
-            losses.append(total / work.samples)
-        state = work.state()
-    triples = len(graph.train) * len(losses)
+    work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
+    for epoch in range(settings.local_epochs if epochs is None else epochs):
+        work.take_rate(settings.rate_in(epoch))
+        total = 0.0
+        for places in shuffled(work.samples, settings.batch_size, rng):
+            loss = work.step(places)
+            steps += 1
+            check_loss(loss, losses[0] if losses else None, steps, settings)
+            total += loss * len(places)
+        losses.append(total / work.samples)
+    state, triples = work.state(), len(graph.train) * len(losses)
     return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
 
 
@@ -130,6 +133,7 @@ class Work(NamedTuple):
 
     samples: int
     step: Callable[[NDArray[np.int64]], float]
+    take_rate: Callable[[float], None]
     state: Callable[[], State]
 
 
@@ -145,7 +149,7 @@ def _with_negatives(
     """Each triple against negatives of its own."""
     sampler = NegativeSampler(graph, settings, pool=pool)
     step = build_step(model, settings, optimizer, term, rng)
-    return Work(len(graph.train), lambda places: step(sampler.batch(places, rng)), step.state)
+    return Work(len(graph.train), lambda places: step(sampler.batch(places, rng)), step.take_rate, step.state)
 
 
 def _against_all(
@@ -161,7 +165,7 @@ def _against_all(
     del pool  # there are no negatives to draw
     sampler = QuestionSampler(graph, settings)
     step = KvsAllStep(model, settings, optimizer, term, rng)
-    return Work(len(sampler), lambda places: step(sampler.batch(places)), step.state)
+    return Work(len(sampler), lambda places: step(sampler.batch(places)), step.take_rate, step.state)
 
 
 TRAINING_TYPES = {"negatives": _with_negatives, "KvsAll": _against_all}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.descent import Descent, Moving, Rule, move
-from fedkge.errors import DataError, UnknownNameError
+from fedkge.errors import DataError, SettingError, UnknownNameError
 
 __all__ = [
     "OPTIMIZERS",
@@ -27,18 +27,24 @@ State = dict[str, NDArray[Any]]
 
 
 class Optimizer:
-    """Moves rows of named parameters, each (n, w), against their gradients; `descent` says how."""
+    """Moves rows of named parameters, each (n, w), against their gradients; `descent` says how.
+
+    Weight decay is L2, as torch has it: a multiple of each row is added to its gradient.
+    """
 
     descent: ClassVar[Descent]
-    dense: ClassVar[bool]  # whether a row without a gradient moves too
+    moves_all: ClassVar[bool] = False  # whether a row without a gradient moves too
+    decays: ClassVar[bool] = True  # whether it knows weight decay
     moments: ClassVar[tuple[str, ...]] = ()  # the arrays kept per table, each as large as the table
     beta1: ClassVar[float] = 0.0
     beta2: ClassVar[float] = 0.0
     epsilon: ClassVar[float] = 0.0
 
-    def __init__(self, tables: Mapping[str, Floats], learning_rate: float) -> None:
+    def __init__(self, tables: Mapping[str, Floats], learning_rate: float, weight_decay: float = 0.0) -> None:
         self.tables = tables
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dense = self.moves_all or weight_decay > 0  # whether a step moves every row
         self.steps = 0
         self.kept = {name: [np.zeros_like(table) for _ in self.moments] for name, table in tables.items()}
         none = np.empty((0, 0), dtype=np.float32)
@@ -54,7 +60,9 @@ class Optimizer:
     @property
     def rule(self) -> Rule:
         """What `move` does at this step."""
-        return Rule(int(self.descent), self.steps, self.learning_rate, self.beta1, self.beta2, self.epsilon)
+        betas = self.beta1, self.beta2
+        descent, rate = int(self.descent), self.learning_rate
+        return Rule(descent, self.steps, rate, *betas, self.epsilon, self.weight_decay)
 
     @final
     def update(self, name: str, rows: Ids, gradient: Floats) -> None:
@@ -93,7 +101,7 @@ class Adam(Optimizer):
     """Kingma and Ba (2015), every row at every step, as torch.optim.Adam and the FedR authors' code do."""
 
     descent = Descent.ADAM
-    dense = True
+    moves_all = True
     moments = ("mean", "variance")
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
@@ -101,23 +109,22 @@ class Adam(Optimizer):
 class LazyAdam(Adam):
     """Adam that leaves rows without a gradient alone, as SparseAdam of torch does; ε stands as in Adam."""
 
-    dense = False
+    moves_all = False
+    decays = False
 
 
 class Adagrad(Optimizer):
     """Duchi, Hazan and Singer (2011)."""
 
     descent = Descent.ADAGRAD
-    dense = False
     moments = ("sum",)
     epsilon = 1e-10
 
 
 class SGD(Optimizer):
-    """Plain stochastic gradient descent: no momentum, no decay."""
+    """Plain stochastic gradient descent, without momentum."""
 
     descent = Descent.SGD
-    dense = False
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -128,8 +135,15 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 }
 
 
-def build_optimizer(name: str, tables: Mapping[str, Floats], learning_rate: float) -> Optimizer:
+def build_optimizer(
+    name: str, tables: Mapping[str, Floats], learning_rate: float, weight_decay: float = 0.0
+) -> Optimizer:
     """The optimiser of that name, or an error with the nearest one."""
     if name not in OPTIMIZERS:
         raise UnknownNameError("optimizer", name, OPTIMIZERS)
-    return OPTIMIZERS[name](tables, learning_rate)
+    if weight_decay > 0 and not OPTIMIZERS[name].decays:
+        raise SettingError(
+            f"training.weight_decay: {name} leaves rows without a gradient alone, and a decay moves all; set "
+            'training.optimizer = "Adam", or training.weight_decay = 0.0'
+        )
+    return OPTIMIZERS[name](tables, learning_rate, weight_decay)

@@ -243,7 +243,7 @@ def _scored_stretches(
 
     def compare(h: Tensor, r: Tensor) -> Floats:
         h, r, c = h[:, None], r[:, None], rows[None]
-        scores = model.score(h, r, c) if side == "tail" else model.score(c, r, h)
+        scores = model.score(h, r, c) if side == "tail" else model.score_head(c, r, h)
         compared: Floats = scores.contiguous().numpy()
         return compared
 

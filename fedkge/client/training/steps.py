@@ -57,9 +57,15 @@ class ParameterStep:
         self.term = term
         self.rng = rng  # with one the model is in training; its dropout draws from it
         self.max_gradient_norm = settings.max_gradient_norm
-        self.optimizer = build_optimizer(settings.optimizer, model.rows, settings.learning_rate)
+        self.optimizer = build_optimizer(
+            settings.optimizer, model.rows, settings.learning_rate, settings.weight_decay
+        )
         if optimizer is not None:
             self.optimizer.load(optimizer)
+
+    def take_rate(self, learning_rate: float) -> None:
+        """Go on with another learning rate."""
+        self.optimizer.learning_rate = learning_rate
 
     def apply(self, name: str, rows: Ids, gradient: Floats) -> None:
         """Move rows (r,) of a parameter against a gradient (r, w), to which the term's is added."""

@@ -6,6 +6,7 @@ from fedkge.datasets.features.described import (
     described_by,
     described_split,
     split_coverage,
+    with_all_entities,
     with_features_of,
 )
 from fedkge.datasets.features.feature_file import FeatureFile, feature_files, find, read_features
@@ -21,6 +22,7 @@ __all__ = [
     "find",
     "read_features",
     "split_coverage",
+    "with_all_entities",
     "with_features_of",
     "write_features",
 ]

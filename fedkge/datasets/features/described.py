@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedkge.datasets.features.feature_file import FeatureFile
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.labels import is_local
 from fedkge.datasets.split import Split
 from fedkge.errors import DataError
 
@@ -21,6 +22,7 @@ __all__ = [
     "described_by",
     "described_split",
     "split_coverage",
+    "with_all_entities",
     "with_features_of",
 ]
 
@@ -84,6 +86,22 @@ def with_features_of(graph: KnowledgeGraph, others: Sequence[KnowledgeGraph]) ->
         if kind in other.texts or kind in other.features
     ]
     return _attached(graph, files)
+
+
+def with_all_entities(split: Split) -> Split:
+    """Every client with the labels, texts and vectors of all clients' entities, its own first.
+
+    Of an entity that it does not hold a client has no triple. Local labels stay with their own party.
+    """
+    every = [label for label in split.entity_labels if not is_local(label)]
+    clients = []
+    for graph in split.clients:
+        labels = tuple(dict.fromkeys((*graph.entity_labels, *every)))
+        features = {kind: rows for kind, rows in graph.features.items() if kind != "entity"}
+        texts = {kind: words for kind, words in graph.texts.items() if kind != "entity"}
+        wider = replace(graph, entity_labels=labels, features=features, texts=texts)
+        clients.append(with_features_of(wider, split.clients))
+    return replace(split, clients=tuple(clients))
 
 
 def coverage_of(graph: KnowledgeGraph, kind: str, files: Sequence[FeatureFile] = ()) -> Coverage:

@@ -13,6 +13,7 @@ from fedkge.client.models import MODELS
 from fedkge.client.models.text_encoders import Described
 from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.client.training.kvsall import check_kvsall
+from fedkge.client.training.optimizers import build_optimizer
 from fedkge.datasets import Split
 from fedkge.datasets.features import split_coverage
 from fedkge.errors import InputError, SettingError, UnknownNameError
@@ -61,6 +62,7 @@ def check_federation(experiment: Experiment, split: Split) -> None:
     _check_clients(experiment)
     check_strategy(experiment)
     _check_parameters(experiment, split)
+    _check_vocabulary(experiment)
     check_adversary(experiment)
     check_attacks(experiment.adversary)
     _check_confidential(experiment, split)
@@ -80,12 +82,14 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     settings, federation = experiment.model, experiment.federation
     model, strategy = MODELS[settings.name], build_strategy(federation)
     model.options_of(settings)
+    training = experiment.training
+    build_optimizer(training.optimizer, {}, training.learning_rate, training.weight_decay)
     weights = model.shareable_weights(settings, split.clients[0])
     known = [*model.table_specs(settings), *weights]
     check_shared(federation.strategy, strategy.shared, settings.name, known, weights)
-    if experiment.training.type == "KvsAll":
-        check_kvsall(model.build(settings, split.clients[0], experiment.seed), experiment.training)
-    if experiment.training.negatives_from == "first" and model.entity_table not in strategy.shared:
+    if training.type == "KvsAll":
+        check_kvsall(model.build(settings, split.clients[0], experiment.seed), training)
+    if training.negatives_from == "first" and model.entity_table not in strategy.shared:
         raise SettingError(
             f'training.negatives_from = "first" counts by shared numbers of entities, and '
             f'{federation.strategy} shares none; set it to "own", or take FedE'
@@ -99,6 +103,25 @@ def _tell_of_texts(experiment: Experiment, split: Split) -> None:
     coverage = split_coverage(split, "entity")
     if coverage.having < coverage.labels:
         _log.warning("%s: %s", split.name, coverage)
+
+
+def _check_vocabulary(experiment: Experiment) -> None:
+    """Refuse vocabularies in common where an entity's row is a matter of who holds it."""
+    federation, place = experiment.federation, 'data.vocabulary = "all"'
+    if experiment.data.vocabulary == "own" or federation.strategy == "Central":
+        return
+    specs = MODELS[experiment.model.name].table_specs(experiment.model)
+    shared = build_strategy(federation).shared
+    if tables := [name for name, spec in specs.items() if spec.vocabulary == "entity" and name in shared]:
+        raise SettingError(
+            f"{place}: {federation.strategy} takes means of '{tables[0]}' rows over the clients that hold an "
+            'entity, and each client would hold all; set it to "own", or take Local or FedR'
+        )
+    if experiment.adversary.record != "off":
+        raise SettingError(
+            f"{place}: attacks are scored by which entities a client holds, and each client would hold all; "
+            'set it to "own", or adversary.record = "off"'
+        )
 
 
 def _check_clients(experiment: Experiment) -> None:

@@ -24,7 +24,7 @@ from fedkge.datasets import (
     partition,
     write_graph,
 )
-from fedkge.datasets.features import described_by, described_split, find, with_features_of
+from fedkge.datasets.features import described_by, described_split, find, with_all_entities, with_features_of
 from fedkge.datasets.inductive import check_held_out, inductive
 from fedkge.errors import SettingError
 from fedkge.experiment import DataSettings, Experiment
@@ -39,6 +39,11 @@ __all__ = ["divide", "is_secure", "lay_out", "node_configs", "pooled", "with_cli
 
 def divide(experiment: Experiment) -> Split:
     """The data of every client, as the experiment says."""
+    split = _with_own_data(_divided(experiment), experiment)
+    return with_all_entities(split) if experiment.data.vocabulary == "all" else split
+
+
+def _divided(experiment: Experiment) -> Split:
     data, seed = experiment.data, experiment.seed
     source = load(data.dataset, _columns_of_dataset(experiment))
     rule = str(data.confidential)
@@ -52,14 +57,14 @@ def divide(experiment: Experiment) -> Split:
         source = described_split(source, files) if files else source
         default = DataSettings.model_fields["partition"].default  # nobody asked for it: take them as they are
         split = partition(source, "given" if data.partition == default else data.partition, clients=0)
-        return _with_own_data(mark_split(split, rule, seed) if rule != "0.0" else split, experiment)
+        return mark_split(split, rule, seed) if rule != "0.0" else split
     graph = described_by(source, files) if files else source
     graph = inductive(graph, data.inductive, seed) if data.inductive is not None else graph
     graph = mark(graph, rule, seed) if rule != "0.0" else graph
     split = partition(graph, data.partition, data.clients, seed)
     if data.inductive is not None:
         check_held_out(split, graph)
-    return _with_own_data(split, experiment)
+    return split
 
 
 def _columns_of_dataset(experiment: Experiment) -> str | None:

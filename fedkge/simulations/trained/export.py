@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 import fedkge
 from fedkge.client.kernels.arrays import Floats
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets.formats.text import write_labels
 from fedkge.errors import InputError, UnknownNameError
 from fedkge.simulations.trained.client_model import Trained, load_trained, trained_clients
@@ -26,14 +27,14 @@ __all__ = ["FORMATS", "export"]
 def _write_safetensors(trained: Trained, folder: Path) -> None:
     """client-N.safetensors, and a label per row in client-N-entity.tsv and client-N-relation.tsv."""
     metadata = {key: str(value) for key, value in _about(trained).items()}
-    save_file(_rows(trained), folder / f"client-{trained.client}.safetensors", metadata)
+    save_file(_rows(trained) | _weights(trained), folder / f"client-{trained.client}.safetensors", metadata)
     for table, labels in _labels(trained).items():
         write_labels(folder / f"client-{trained.client}-{table}.tsv", labels)
 
 
 def _write_npz(trained: Trained, folder: Path) -> None:
     """client-N.npz: arrays entity, relation, entity_labels, relation_labels."""
-    arrays: dict[str, Any] = {**_rows(trained)}
+    arrays: dict[str, Any] = {**_rows(trained), **_weights(trained)}
     for table, labels in _labels(trained).items():
         arrays[f"{table}_labels"] = np.array(labels, dtype=str)
     np.savez_compressed(folder / f"client-{trained.client}.npz", **arrays)
@@ -90,8 +91,15 @@ def export(
 
 def _rows(trained: Trained) -> dict[str, Floats]:
     """The rows that are scored: of a model with an encoder, what it makes of its parameters."""
-    entities, relations = trained.model.scored
+    with one_thread():  # threads would divide an encoder's products otherwise
+        entities, relations = trained.model.scored
     return {"entity": entities, "relation": relations} if relations.shape[1] else {"entity": entities}
+
+
+def _weights(trained: Trained) -> dict[str, Floats]:
+    """Those of a model whose scores need more than rows."""
+    model = trained.model
+    return {} if model.decoder_of(model.settings) else model.weights
 
 
 def _labels(trained: Trained) -> Mapping[str, Sequence[str]]:
@@ -107,5 +115,6 @@ def _about(trained: Trained) -> dict[str, Any]:
         "dim": model.settings.dim,
         "margin": model.settings.margin,
         "norm": model.settings.norm,
+        "options": model.settings.options,
         "fedkge": fedkge.__version__,
     }

@@ -12,6 +12,7 @@ import torch
 
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models.model import Encoded
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets import SPLITS
 from fedkge.errors import SettingError
 from fedkge.simulations.trained.client_model import Trained, load_trained
@@ -139,7 +140,7 @@ class _Asked:
 
     @classmethod
     def of(cls, trained: Trained, relation: int, asks_tail: bool, candidates: int | None = None) -> _Asked:
-        with torch.no_grad():
+        with one_thread(), torch.no_grad():  # threads would divide an encoder's products otherwise
             encoded = trained.model.encode()
         count = trained.graph.num_entities if candidates is None else candidates
         return cls(trained, encoded, relation, asks_tail, count)
@@ -164,9 +165,9 @@ class _Asked:
             width = self.encoded.relations.shape[1]
             for block in np.array_split(entities, width * len(entities) // _BLOCK + 1):
                 fixed, r = np.full_like(block, anchor), np.full_like(block, self.relation)
-                with torch.no_grad():
+                with one_thread(), torch.no_grad():
                     triples = (fixed, r, block) if self.asks_tail else (block, r, fixed)
-                    yield self.trained.model.scores_of(*triples, self.encoded)
+                    yield self.trained.model.scores_of(*triples, self.encoded, self.asks_tail)
 
         return np.concatenate(list(blocks()))
 

@@ -229,6 +229,54 @@ def test_each_stage_trains_its_own_part_in_its_own_way() -> None:
     assert addresses == sorted(array.ctypes.data for array in model.parameters.values())
 
 
+def test_each_stage_has_a_weight_decay_and_a_schedule_of_its_own() -> None:
+    graph = load_graph("Nations")
+    options = {"decoder_weight_decay": 1e-5, "decoder_decay_every": 25}
+    chosen = STAGE_ONE.model_copy(update={"weight_decay": 5e-6, "decay_every": 500, "decay_by": 2.0})
+    encoder, decoder = build_model(settings_of(**options), graph, 0).stages(chosen)
+    assert (encoder.training.weight_decay, encoder.training.decay_every) == (5e-6, 500)
+    assert (decoder.training.weight_decay, decoder.training.decay_every) == (1e-5, 25)
+    assert decoder.training.rate_in(25) == decoder.training.rate_in(24) / 2
+    _, plain = build_model(settings_of(), graph, 0).stages(chosen)
+    assert (plain.training.weight_decay, plain.training.decay_every) == (0, None)
+
+
+def test_rows_do_not_grow_from_round_to_round() -> None:
+    """What is made of relations is not what is taken next: their map begins with √2 of a rotation."""
+    model, graph = build()
+    few = STAGE_ONE.model_copy(update={"local_epochs": 1, "learning_rate": 1e-3})
+    for round in range(30):
+        train(model, graph, np.random.default_rng(round), few, scoring=False)
+    assert np.abs(model.tables["relation"]).max() < 2
+    np.testing.assert_allclose(np.linalg.norm(model.tables["entity"], axis=1), 1, rtol=1e-5)
+
+
+def test_scoring_starts_from_what_the_encoder_gives() -> None:
+    model, graph = build()
+    train(model, graph, np.random.default_rng(0), STAGE_ONE, scoring=False)
+    relations = model.encoder.scored.relations
+    _, decoder = model.stages(STAGE_ONE)
+    decoder.begin(np.random.default_rng(1))
+    np.testing.assert_array_equal(model.tables["scored_entity"], model.tables["entity"])
+    np.testing.assert_array_equal(model.tables["scored_relation"], relations)
+
+
+def test_stages_begin_and_end_with_the_same_bits_on_any_number_of_threads() -> None:
+    graph = load_graph("synthetic:entities=12000,relations=10,triples=20000")
+    quick = STAGE_ONE.model_copy(update={"local_epochs": 1})
+    before, outcomes = torch.get_num_threads(), []
+    try:
+        for threads in (1, 4):
+            torch.set_num_threads(threads)
+            model = KBGAT.build(ModelSettings(name="KBGAT", dim=50), graph, 0)
+            train(model, graph, np.random.default_rng(0), quick, scoring=False)
+            outcomes.append(model.parameters)
+    finally:
+        torch.set_num_threads(before)
+    for name, array in outcomes[0].items():
+        np.testing.assert_array_equal(array, outcomes[1][name])
+
+
 def test_a_round_leaves_the_encoders_output_as_its_next_input() -> None:
     model, graph = build()
     before = {name: array.copy() for name, array in model.parameters.items()}

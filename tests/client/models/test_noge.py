@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -41,11 +42,23 @@ class TestNoGE(ExtensionContract):
     kind = Narrow
 
 
-def counted(graph: KnowledgeGraph) -> np.ndarray:
-    """The adjacency as it is told: sentences of three words, a window of two, words counted one by one."""
-    size = graph.num_entities + graph.num_relations
+class TestNoGEWithInverseRelations(ExtensionContract):
+    name = "NoGE"
+    kind = Narrow
+    options: ClassVar = {"inverse_relations": True}
+
+
+def counted(graph: KnowledgeGraph, inverse: bool = False) -> np.ndarray:
+    """The adjacency as it is told: sentences of three words, a window of two, words counted one by one.
+
+    NoGE's own code appends each triple turned round to the train triples, and counts sentences of all.
+    """
+    size = graph.num_entities + graph.num_relations * (2 if inverse else 1)
     together: Counter[tuple[int, int]] = Counter()
-    for head, relation, tail in graph.train.tolist():
+    triples = graph.train.tolist()
+    if inverse:
+        triples += [[tail, relation + graph.num_relations, head] for head, relation, tail in triples]
+    for head, relation, tail in triples:
         sentence = [head, graph.num_entities + relation, tail]
         for i in range(3):
             for j in range(3):
@@ -62,11 +75,13 @@ def counted(graph: KnowledgeGraph) -> np.ndarray:
 
 
 @examples(deadline=None, max_examples=40)
-@given(seed=st.integers(0, 2**16), entities=st.integers(5, 12), triples=st.integers(8, 24))
-def test_the_adjacency_is_the_one_counted_word_by_word(seed, entities, triples):
+@given(
+    seed=st.integers(0, 2**16), entities=st.integers(5, 12), triples=st.integers(8, 24), inverse=st.booleans()
+)
+def test_the_adjacency_is_the_one_counted_word_by_word(seed, entities, triples, inverse):
     graph = random_graph(seed, entities, 3, triples)  # with a loop, and mostly with an entity of no triple
-    matrix = cooccurrence(graph).tensor().to_dense()
-    np.testing.assert_allclose(matrix.numpy(), counted(graph), rtol=1e-6)
+    matrix = cooccurrence(graph, inverse).tensor().to_dense()
+    np.testing.assert_allclose(matrix.numpy(), counted(graph, inverse), rtol=1e-6)
 
 
 def test_an_entity_keeps_two_thirds_of_itself_and_one_without_triples_all():
@@ -86,17 +101,25 @@ def test_an_entity_keeps_two_thirds_of_itself_and_one_without_triples_all():
 
 
 def naive_loss(model: NoGE, graph: KnowledgeGraph, masks: torch.Tensor, order: np.ndarray):
-    """A training step's loss and its gradients: dense matrices in float64, torch's own modules."""
+    """A training step's loss and its gradients: dense matrices in float64, torch's own modules.
+
+    Inverse relations are relations of their own, numbered after all others, with triples of their own.
+    """
     leaves = {name: model[name].double().requires_grad_() for name in model.parameters}
-    norm = torch.nn.BatchNorm1d(model.settings.dim).double()
-    adjacency = torch.from_numpy(counted(graph))
-    nodes = adjacency @ (torch.cat([leaves["entity"], leaves["relation"]]) @ leaves["layer"])
+    norm, product_norm = (torch.nn.BatchNorm1d(model.settings.dim).double() for _ in range(2))
+    inverse, num_relations, dim = model.options.inverse_relations, graph.num_relations, model.settings.dim
+    adjacency = torch.from_numpy(counted(graph, inverse))
+    every = [leaves["relation"][:, :dim], leaves["relation"][:, dim:]] if inverse else [leaves["relation"]]
+    nodes = adjacency @ (torch.cat([leaves["entity"], *every]) @ leaves["layer"])
     rows = torch.tanh(norm(nodes) * leaves["norm_scale"] + leaves["norm_shift"])
     entity, relation = rows[: graph.num_entities], rows[graph.num_entities :]
+    triples = graph.train.tolist()
+    if inverse:
+        triples += [[tail, r + num_relations, head] for head, r, tail in triples]
     answers: dict[tuple[int, int], set[int]] = {}
-    for head, r, tail in graph.train.tolist():
+    for head, r, tail in triples:
         answers.setdefault((head, r), set()).add(tail)
-    questions = sorted(answers)
+    questions = sorted(answers, key=lambda question: (question[1] >= num_relations, *question))
     questions = [questions[place] for place in order]
     target = torch.full((len(questions), graph.num_entities), 1 / graph.num_entities, dtype=torch.float64)
     for row, question in enumerate(questions):
@@ -114,38 +137,59 @@ def naive_loss(model: NoGE, graph: KnowledgeGraph, masks: torch.Tensor, order: n
         ],
         dim=1,
     )
+    product = product_norm(product) if model.options.product_norm else product
     loss = cross_entropy((product * masks * 2) @ entity.T, target)
     gradients = torch.autograd.grad(loss, list(leaves.values()))
-    return loss.item(), dict(zip(leaves, gradients, strict=True)), norm
+    statistics = {"node_mean": norm.running_mean, "node_variance": norm.running_var}
+    if model.options.product_norm:
+        statistics |= {
+            "product_mean": product_norm.running_mean,
+            "product_variance": product_norm.running_var,
+        }
+    return loss.item(), dict(zip(leaves, gradients, strict=True)), statistics
 
 
-def test_a_training_step_is_that_of_plain_torch():
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"inverse_relations": True}, {"inverse_relations": True, "product_norm": True}],
+    ids=["", "inverse", "as NoGE has it"],
+)
+def test_a_training_step_is_that_of_plain_torch(options):
     """BatchNorm of all nodes, dropout, smoothing as published: parameters, and the running statistics."""
     graph = random_graph(0)
-    options = TrainingSettings(**KVSALL, optimizer="SGD", learning_rate=RATE)
-    model = build_model(ModelSettings(name="NoGE", dim=8, options={"deviation": 0.3}), graph, 0)
+    corrupt = "both" if "inverse_relations" in options else "tail"
+    chosen = TrainingSettings(**KVSALL, optimizer="SGD", learning_rate=RATE, corrupt=corrupt)
+    model = build_model(ModelSettings(name="NoGE", dim=8, options={"deviation": 0.3, **options}), graph, 0)
     before = {name: array.copy() for name, array in model.parameters.items()}
-    sampler = QuestionSampler(graph, options)
+    sampler = QuestionSampler(graph, chosen)
     order = np.random.default_rng(1).permutation(len(sampler))
+    order = order[np.argsort(order >= sampler.num_tails, kind="stable")]  # as a batch has them
     kept = np.random.default_rng(7).random((len(order), 8), dtype=np.float32) >= 0.5
-    loss, gradients, norm = naive_loss(model, graph, torch.from_numpy(kept), order)
-    step = KvsAllStep(model, options, rng=np.random.default_rng(7))
+    loss, gradients, statistics = naive_loss(model, graph, torch.from_numpy(kept), order)
+    step = KvsAllStep(model, chosen, rng=np.random.default_rng(7))
     assert step(sampler.batch(order)) == pytest.approx(loss, rel=1e-5)
     for name, gradient in gradients.items():
         moved = (before[name].astype(np.float64) - model.parameters[name]) / RATE
         assert np.abs(moved - gradient.numpy()).max() <= 1e-5 * gradient.abs().max(), name
-    np.testing.assert_allclose(model.state_buffers["node_mean"], norm.running_mean, rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(model.state_buffers["node_variance"], norm.running_var, rtol=1e-4)
+    assert set(statistics) == set(model.state_buffers)
+    for name, expected in statistics.items():
+        np.testing.assert_allclose(model.state_buffers[name], expected, rtol=1e-4, atol=1e-7)
 
 
 def trained(graph, seed=0, epochs=2, **options):
     model = build_model(ModelSettings(name="NoGE", dim=8, options=options), graph, 0)
-    settings = TrainingSettings(**KVSALL, learning_rate=0.01, batch_size=16, max_gradient_norm=0.5)
+    settings = TrainingSettings(
+        **KVSALL, learning_rate=0.01, batch_size=16, max_gradient_norm=0.5, corrupt="both"
+    )
     result = train(model, graph, np.random.default_rng(seed), settings, epochs=epochs)
     return model, result
 
 
-@pytest.mark.parametrize("options", [{}, {"product_norm": True}, {"dropout": 0.0}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"product_norm": True}, {"dropout": 0.0}, {"inverse_relations": True, "product_norm": True}],
+    ids=str,
+)
 def test_the_same_generator_gives_the_same_dropout_and_statistics(graph, options):
     (a, first), (b, second) = (trained(graph, **options) for _ in range(2))
     for name, array in {**a.parameters, **a.state_buffers}.items():
@@ -154,8 +198,9 @@ def test_the_same_generator_gives_the_same_dropout_and_statistics(graph, options
     assert not np.array_equal(trained(graph, seed=1, **options)[0].entity, a.entity)
 
 
-def test_ranking_uses_what_training_kept_and_changes_nothing(graph):
-    model, _ = trained(graph, product_norm=True)
+@pytest.mark.parametrize("inverse", [False, True])
+def test_ranking_uses_what_training_kept_and_changes_nothing(graph, inverse):
+    model, _ = trained(graph, product_norm=True, inverse_relations=inverse)
     before = {name: array.copy() for name, array in model.state_buffers.items()}
     assert set(before) == {"node_mean", "node_variance", "product_mean", "product_variance"}
     assert all(np.abs(array - (1 if "variance" in name else 0)).max() > 0 for name, array in before.items())
@@ -175,6 +220,34 @@ def test_it_learns_what_it_is_asked(graph):
     settings = TrainingSettings(**KVSALL, learning_rate=0.01, batch_size=64)
     losses = train(untrained, graph, np.random.default_rng(0), settings, epochs=60).losses
     assert losses[-1] < 0.4 * losses[0]
+
+
+def test_a_question_for_a_head_is_one_for_the_tail_of_the_inverse(graph):
+    """Ranks of both sides are those of tails alone where inverses are relations of their own."""
+    model, _ = trained(graph, inverse_relations=True)
+    both = rank(model, graph)
+    count, (entities, relations) = graph.num_relations, model.encode()
+    turned = {
+        split: np.concatenate([graph[split], graph[split][:, [2, 1, 0]] + [0, count, 0]])
+        for split in ("train", "valid", "test")
+    }
+    labels = (*graph.relation_labels, *(f"{label} turned" for label in graph.relation_labels))
+    doubled = KnowledgeGraph.from_ids("doubled", graph.entity_labels, labels, turned)
+    rows = torch.cat(relations.split(8, dim=1))
+    settings = ModelSettings(name="QuatE", dim=2)
+    alone = MODELS["QuatE"].of_rows(settings, entities.detach().numpy(), rows.detach().numpy())
+    tails = rank(alone, doubled, sides="tail").better[:, 0]
+    np.testing.assert_array_equal(both.better.T.ravel(), tails)
+    assert not np.array_equal(relations.detach()[:, :8], relations.detach()[:, 8:])
+
+
+def test_a_relation_row_begins_as_it_does_without_its_inverse(graph):
+    alone, beside = (
+        build_model(ModelSettings(name="NoGE", dim=8, options=options), graph, 0).tables["relation"]
+        for options in ({}, {"inverse_relations": True})
+    )
+    np.testing.assert_array_equal(beside[:, :8], alone)
+    assert not np.array_equal(beside[:, 8:], alone)
 
 
 def test_initial_rows_are_normal_and_alike_wherever_a_label_stands():

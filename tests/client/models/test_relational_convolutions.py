@@ -158,6 +158,15 @@ def test_the_same_seed_gives_the_same_bits_with_any_number_of_threads() -> None:
     assert len(bits) == 1
 
 
+@pytest.mark.parametrize("kind", [RGCN, CompGCN])
+def test_a_client_with_a_single_entity_trains(kind: type[Model]) -> None:
+    graph = KnowledgeGraph.from_ids("one", ["a"], ["r"], {"train": np.zeros((1, 3), dtype=np.int32)})
+    model = kind.build(ModelSettings(dim=4), graph, 0)
+    result = train(model, graph, np.random.default_rng(0), TrainingSettings(negatives=2), epochs=2)
+    assert np.isfinite(result.losses).all()
+    assert np.isfinite(model.encode().entities.numpy()).all()
+
+
 def test_an_unknown_decoder_or_composition_is_refused() -> None:
     graph = load_graph("Nations")
     for options in ({"decoder": "RotatE"}, {"composition": "add"}, {"layers": 0}):

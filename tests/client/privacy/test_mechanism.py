@@ -211,3 +211,12 @@ def test_training_that_has_no_gradient_of_a_single_triple_is_refused(mode: str, 
     settings = SMALL.model_copy(update=changes)
     with pytest.raises(SettingError, match="the gradient of a batch is none of single triples"):
         mechanism_of(DPSettings(mode=mode)).check(MODELS["DistMult"], marked, settings)
+
+
+@pytest.mark.parametrize("mode", list(MECHANISMS))
+@pytest.mark.parametrize("changes", [{"weight_decay": 1e-5}, {"decay_every": 2}])
+def test_rows_that_more_than_gradients_move_are_refused(mode: str, changes, marked) -> None:
+    with pytest.raises(SettingError, match=r"not yet with training\.weight_decay or training\.decay_every"):
+        mechanism_of(DPSettings(mode=mode)).check(
+            MODELS["DistMult"], marked, SMALL.model_copy(update=changes)
+        )

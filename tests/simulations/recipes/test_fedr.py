@@ -7,6 +7,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
+from fedkge.client.models import MODELS as KNOWN_MODELS
 from fedkge.client.models.kbgat import KBGAT
 from fedkge.server.privacy import check_privacy
 from fedkge.simulations.runs.run import divide, run
@@ -157,6 +158,44 @@ def test_noge_is_trained_as_the_authors_code_does():
     assert (training.label_smoothing, training.label_spread, training.max_gradient_norm) == (0.1, "one", 0.5)
     assert experiment.federation.sync == "at-evaluation"
     assert (training.local_epochs, experiment.federation.rounds, experiment.model.dim) == (3, 300, 128)
+
+
+def test_kbgat_has_the_authors_weight_decay_and_schedule_at_full_scale_alone():
+    full, quick = (
+        FedRFederation("DDB14", "fedr-legacy", 3, "KBGAT", "FedE", scale, 0).experiment
+        for scale in ("full", "quick")
+    )
+    assert (full.training.weight_decay, full.training.decay_every, full.training.decay_by) == (5e-6, 500, 2.0)
+    options = KNOWN_MODELS["KBGAT"].options_of(full.model)
+    assert (options.decoder_weight_decay, options.decoder_decay_every) == (1e-5, 25)
+    assert (quick.training.weight_decay, quick.training.decay_every) == (0.0, None)
+
+
+def test_noge_of_clients_alone_is_ranked_among_all_entities_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        fedr_runs,
+        "QUICK",
+        (
+            "data.dataset=synthetic:entities=60,relations=6,triples=300",
+            "data.partition=fedr",
+            "model.dim=8",
+            "federation.rounds=2",
+            "federation.evaluate_every=1",
+        ),
+    )
+    federation = FedRFederation("DDB14", "fedr-legacy", 3, "NoGE", "Local", "quick", 0)
+    cell = noge_candidates._measured(federation)
+    fair, paper = cell.measure(StudyCache(tmp_path))
+    assert (fair["metric"], paper["metric"]) == (noge_candidates.FAIR, noge_candidates.PAPER)
+    assert 0 < paper["measured"] < fair["measured"]
+    assert paper["low"] <= paper["measured"] <= paper["high"]
+    sizes = set()
+    for folder in (tmp_path / "runs").iterdir():
+        graphs = [RunFolder(folder).graph(client) for client in range(3)]
+        every = {label for graph in graphs for label in graph.entity_labels}
+        sizes.add(tuple(graph.num_entities == len(every) for graph in graphs))
+    assert len(sizes) == 2
+    assert (True, True, True) in sizes
 
 
 def test_noge_is_ranked_among_all_shared_entities_too(tmp_path):

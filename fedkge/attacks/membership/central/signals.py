@@ -10,6 +10,7 @@ from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models.model import Model
 from fedkge.client.training.evaluate import per_triple
 from fedkge.client.training.ranks import rank
+from fedkge.client.training.threads import one_thread
 from fedkge.datasets.graph import KnowledgeGraph
 
 __all__ = ["corrupted", "log_likelihood", "logistic_loss", "margin_loss", "reciprocal_ranks", "scores"]
@@ -19,12 +20,13 @@ _BLOCK = 2**22  # floats of looked-up rows held at once
 
 def scores(model: Model, triples: Ids) -> Values:
     """The model's plausibility of each triple; higher is truer."""
-    size = max(1, _BLOCK // max(model.entity.shape[1], model.relation.shape[1]))
     values = np.empty(len(triples), dtype=np.float64)
-    with torch.no_grad():
+    with one_thread(), torch.no_grad():  # threads would divide an encoder's products otherwise
+        encoded = model.encode()
+        size = max(1, _BLOCK // max(encoded.entities.shape[1], encoded.relations.shape[1]))
         for start in range(0, len(triples), size):
             head, relation, tail = triples[start : start + size].T
-            values[start : start + size] = model.scores_of(head, relation, tail)
+            values[start : start + size] = model.scores_of(head, relation, tail, encoded)
     return values
 
 
