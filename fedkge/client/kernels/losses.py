@@ -40,6 +40,7 @@ LOSSES = {
 _SELF_ADVERSARIAL, _MARGIN_RANKING, _LOGISTIC, _BINARY_CROSS_ENTROPY = (int(loss) for loss in Loss)
 _DOT, _L2 = int(Comparison.DOT), int(Comparison.L2)
 _NEAREST = np.float32(1e-15)  # below, the squares of a distance leave float32, and dividing by it is no slope
+_APART = 256  # floats; more than a loop takes at once
 
 
 def find_loss(name: str) -> Loss:
@@ -81,16 +82,19 @@ def slopes(
     """From comparisons (b, 1 + n) to losses (b,) and ∂loss / ∂comparison (b, 1 + n)."""
     sign = np.float32(1) if kind == _DOT else np.float32(-1)
     shift = np.float32(0) if kind == _DOT else margin
-    scores = np.empty(compared.shape[1], dtype=np.float32)
+    # One buffer, so that the two are always as far apart: a compiled loop that reads one, writes the other
+    # and adds up looks whether they are near, and adds in another order where they are.
+    buffer = np.empty((2, compared.shape[1] + _APART), dtype=np.float32)
+    scores, weights = buffer[0, : compared.shape[1]], buffer[1, : compared.shape[1]]
     for b in range(compared.shape[0]):
         slope = sign * scale[b]
         for j in range(scores.shape[0]):
             # An absent candidate is NaN-free infinity of either sign: it must come out as -inf.
             absent = abs(compared[b, j]) == np.inf
             scores[j] = -np.inf if absent else shift + slope * compared[b, j]
-        losses[b] = _loss_and_slopes(loss, scores, margin, temperature, out[b])
+        losses[b] = _loss_and_slopes(loss, scores, margin, temperature, weights)
         for j in range(scores.shape[0]):
-            out[b, j] *= slope
+            out[b, j] = weights[j] * slope
         if kind == _L2:  # ∂|x| = x / |x|: the gradient kernels multiply by x
             for j in range(scores.shape[0]):
                 near = not compared[b, j] > _NEAREST

@@ -147,8 +147,10 @@ def _fix_backward(
             at_filters.anchor[0, j] += v * u * h
             at_filters.relation[0, j] += v * u * r
             at_filters.bias[0, j] += v * u
-            at_h += v * u * filters.anchor[0, j]
-            at_r += v * u * filters.relation[0, j]
+        for j in range(fixed.shape[1]):  # apart: a loop that sums and stores may sum in another order
+            weight = filters.dense[k, j] * active[k, j]
+            at_h += weight * filters.anchor[0, j]
+            at_r += weight * filters.relation[0, j]
         at_anchor[k] = at_h
         at_relation[k] = at_r
 

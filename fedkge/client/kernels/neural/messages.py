@@ -181,6 +181,7 @@ def mix_backward(
                 slope = np.float32(0)
                 for k in range(width):
                     slope += g[k] * total[k]
+                for k in range(width):  # apart: a loop that sums and stores may sum in another order
                     part[k] += factor * g[k]
                 at_z[edges.relations[b], c] += slope
             _hand_back(edges, shares, b, part, at_x)
