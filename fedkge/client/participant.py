@@ -445,7 +445,7 @@ class Participant:
     def _pool(self) -> Ids | None:
         """What negatives are drawn from, if not from all its entities."""
         holding = self.holdings.get(self.model.entity_table)
-        if self.experiment.training.negatives_from == "own" or holding is None:
+        if self.experiment.training.negatives_from != "first" or holding is None:
             return None
         return holding.first(self.graph.num_entities)
 

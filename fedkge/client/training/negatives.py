@@ -17,7 +17,7 @@ from fedkge.datasets.lookup import Lookup
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares"]
+__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares", "others"]
 
 
 class NegativeSampler:
@@ -38,7 +38,13 @@ class NegativeSampler:
                 'training.negatives_from: "first" counts by shared numbers of entities, which open training '
                 'with a strategy that shares them has, such as FedE; set it to "own"'
             )
+        if settings.negatives_from == "batch" and settings.shared_negatives:
+            raise SettingError(
+                'training.shared_negatives: with negatives_from = "batch" each triple draws from the others; '
+                "set it to false"
+            )
         self.pool = pool
+        self.in_batch = settings.negatives_from == "batch"
         self.triples = graph.train
         self.num_entities = graph.num_entities
         self.num_negatives = settings.negatives
@@ -66,7 +72,10 @@ class NegativeSampler:
         if not self.filtered:
             stops = starts
         shared = None
-        if self.pool is not None:
+        if self.in_batch:
+            candidates[:, 1:] = others(anchors, candidates[:, 0], self.num_negatives, rng)
+            strike_out(self.known, starts, stops, candidates)
+        elif self.pool is not None:
             drawn = rng.integers(0, len(self.pool), (len(places), self.num_negatives), dtype=np.int32)
             candidates[:, 1:] = self.pool[drawn]
             strike_out(self.known, starts, stops, candidates)
@@ -78,6 +87,18 @@ class NegativeSampler:
             seed = rng.integers(0, 2**64, dtype=np.uint64)
             draw(seed, self.num_entities, self.known, starts, stops, candidates)
         return Batch(anchors, relations, candidates, num_tails, shared)
+
+
+def others(anchors: Ids, targets: Ids, num_negatives: int, rng: np.random.Generator) -> Ids:
+    """(b, n) entities of the other triples of a batch (Daza et al., 2021); −1 where there is no other."""
+    b = len(anchors)
+    if b < 2:
+        return np.full((b, num_negatives), -1, dtype=np.int32)
+    drawn = rng.integers(0, 2 * b - 2, (b, num_negatives))
+    triple = drawn // 2
+    triple += triple >= np.arange(b)[:, None]  # not its own
+    ends: Ids = np.stack([anchors, targets])[drawn % 2, triple]
+    return ends
 
 
 def head_shares(graph: KnowledgeGraph) -> Floats:
