@@ -97,6 +97,7 @@ class Model(ABC):
         self._tensors = {name: _as_kernels_read(array) for name, array in parameters.items()}
         self._buffers: Mapping[str, Tensor] = {}
         self._state_buffers: tuple[str, ...] = ()
+        self.prepared_of: Ids | None = None  # (n, 3) the train triples that `prepare` was given
         self._rng: np.random.Generator | None = None  # of training; without one the model is in evaluation
         self._sparse = False  # whether rows that are looked up have sparse gradients
 
@@ -172,6 +173,7 @@ class Model(ABC):
         model._state_buffers = tuple(state)
         kept = {name: _as_kernels_read(_restored(name, start, parameters)) for name, start in state.items()}
         model._buffers = {**model.prepare(graph), **kept}
+        model.prepared_of = graph.train
         return model
 
     @classmethod
