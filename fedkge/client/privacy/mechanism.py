@@ -395,5 +395,6 @@ MECHANISMS: Registry[type[Mechanism]] = Registry(
         "hubs": "fedkge.client.privacy.hubs:Hubs",
         "sound": "fedkge.client.privacy.sound:Sound",
         "paper": "fedkge.client.privacy.as_printed.paper:Paper",
+        "sgm": "fedkge.client.privacy.as_printed.sgm:SGM",
     },
 )
