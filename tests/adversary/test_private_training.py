@@ -23,6 +23,7 @@ from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import mark, unrestricted
+from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
 from tests.client.models.test_text_encoders import TEXT_MODELS
@@ -61,10 +62,16 @@ def hostile(name: str, magnitude: float, rng: np.random.Generator, norm: int = 1
     return model
 
 
-def hostile_texts(name: str, magnitude: float, rng: np.random.Generator, **options: Any) -> Model:
+def hostile_texts(
+    name: str,
+    magnitude: float,
+    rng: np.random.Generator,
+    options: dict[str, Any] | None = None,
+    graph: KnowledgeGraph = GRAPH,
+) -> Model:
     """All parameters of one magnitude, and whole rows of them all but equal or opposite."""
-    settings = ModelSettings(name=name, dim=8, options={"text": "hash:8", **options})
-    model = build_model(settings, unrestricted(GRAPH), 0)
+    settings = ModelSettings(name=name, dim=8, options={"text": "hash:8", **(options or {})})
+    model = build_model(settings, unrestricted(graph), 0)
     for array in model.rows.values():
         array[:] = magnitude * rng.choice([-1.0, 1.0, 0.5], size=array.shape)
         array[1::3] = array[0] * np.float32(1 + 1e-6)
@@ -188,11 +195,11 @@ def test_a_triple_over_texts_counts_for_its_bound_whatever_weights_a_server_send
     every bit. A score that is rounded by the shape of a batch would break this.
     """
     for seed, shared in ((0, False), (1, True)):
-        for magnitude in (1e-20, 1e-3, 1.0, 30.0, MOST_SENT):
+        for magnitude in (1e-20, 1.0, MOST_SENT):
             rng = np.random.default_rng(seed)
             settings = SETTINGS.model_copy(update={"shared_negatives": shared})
             batch = NegativeSampler(GRAPH, settings).batch(rng.permutation(60)[:16], rng)
-            model = hostile_texts(name, magnitude, rng, **options)
+            model = hostile_texts(name, magnitude, rng, options)
             whole = summed(model, batch)
             for i in range(len(batch.anchors)):
                 part = whole - summed(model, without(batch, i))
@@ -205,10 +212,11 @@ def test_a_triple_over_texts_counts_for_its_bound_whatever_weights_a_server_send
 def test_any_weights_that_a_client_accepts_train_to_finite_ones(
     name: str, options: dict[str, Any], magnitude: float
 ) -> None:
-    model = hostile_texts(name, magnitude, np.random.default_rng(0), **options)
+    everything = mark(GRAPH, "1.0", 0)  # unrestricted triples diverge in the open
+    model = hostile_texts(name, magnitude, np.random.default_rng(0), options, everything)
     dp = DPSettings(mode="sound", clip=CLIP, sigma=4.0)
     settings = SETTINGS.model_copy(update={"learning_rate": 1e-9})
-    train_privately(model, GRAPH, np.random.default_rng(0), settings, dp, bytes(32))
+    train_privately(model, everything, np.random.default_rng(0), settings, dp, bytes(32))
     assert all(np.isfinite(array).all() for array in model.parameters.values())
 
 

@@ -1,4 +1,4 @@
-"""Models of texts under private training: every parameter is part of the bound, and every number is noised."""
+"""Models of texts under private training: every parameter is in the bound, every number is noised."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def each_triple(model: Model, objective: Objective, batch: Batch) -> Iterator[Tr
     if not len(batch.anchors):
         return
     encoder = row_encoder_of(model)
-    entities, relations = encoder.scored
+    entities = encoder.scored.entities
     step = max(1, _CHUNK // (batch.candidates.shape[1] * max(entities.shape[1], 1)))
     for start in range(0, len(batch.anchors), step):
         part = batch._replace(shared=None).part(start, start + step)
