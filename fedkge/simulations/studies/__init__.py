@@ -5,6 +5,8 @@ A recipe is called with a scale, a seed and a folder; what the folder has alread
 
 from __future__ import annotations
 
+from fedkge.simulations.studies.dkrl.epsilon import epsilon_of_texts
+from fedkge.simulations.studies.dkrl.text_audit import text_audit
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
 from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
@@ -53,6 +55,8 @@ RECIPES: dict[str, Recipe] = {
     "dpkge-neighbours": neighbouring_graphs,
     "dpkge-audit": privacy_audit,
     "dpkge-active-audit": active_audit,
+    "dkrl-epsilon": epsilon_of_texts,
+    "dkrl-audit": text_audit,
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,
