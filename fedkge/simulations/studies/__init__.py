@@ -6,6 +6,7 @@ A recipe is called with a scale, a seed and a folder; what the folder has alread
 from __future__ import annotations
 
 from fedkge.simulations.studies.dkrl.epsilon import epsilon_of_texts
+from fedkge.simulations.studies.dkrl.private_texts import private_texts
 from fedkge.simulations.studies.dkrl.text_audit import text_audit
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
 from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
@@ -57,6 +58,7 @@ RECIPES: dict[str, Recipe] = {
     "dpkge-active-audit": active_audit,
     "dkrl-epsilon": epsilon_of_texts,
     "dkrl-audit": text_audit,
+    "dkrl-private": private_texts,
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,
