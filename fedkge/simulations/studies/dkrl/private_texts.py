@@ -57,7 +57,6 @@ def _described(dataset: str, texts: str, split: str, seed: int) -> KnowledgeGrap
     return inductive(graph, split, seed) if split else graph
 
 
-_BLP = ModelSettings(name="BLP", dim=64, margin=1.0, norm=1, options={"text": "minilm"})
 _OPENLY = TrainingSettings(
     batch_size=512, negatives=16, learning_rate=1e-3, optimizer="Adam", loss="margin-ranking", corrupt="both"
 )
@@ -76,9 +75,9 @@ TASKS: dict[Scale, Task] = {
         "FB15k-237",
         "FB15k-237-entity2wikidata.json.gz",
         "0.1,0.1",
-        _BLP,
-        _OPENLY,
-        _OPENLY.model_copy(update={"batch_size": 4096, "learning_rate": 3e-3}),
+        ModelSettings(name="BLP", dim=64, margin=9.0, norm=1, options={"text": "minilm"}),
+        _OPENLY.model_copy(update={"loss": "self-adversarial", "negatives": 32, "learning_rate": 3e-3}),
+        _OPENLY.model_copy(update={"loss": "self-adversarial", "batch_size": 4096, "learning_rate": 1e-2}),
         DPSettings(mode="sound", clip=0.03, options={"average": 0.4}),
         epochs=8,
     ),
@@ -138,8 +137,8 @@ def _trained(cell: TextCell, task: Task, graph: KnowledgeGraph) -> tuple[Model, 
         "descriptions and the vocabulary are public. δ = |C|^−1.1.",
         "MRR and Hits@10 are filtered, over both sides, among all entities. On FB15k-237 every test triple "
         "has an entity that no train triple has: own split by the rule of Daza et al. (2021), seed 0.",
-        "Settings were chosen by validation triples of a split with another seed; no test triple was scored "
-        "for it.",
+        "Settings were chosen by validation triples: on FB15k-237 of a split with seed 1, by six runs of four "
+        "epochs, at ε = 1 and without noise; on UMLS of its own split. No test triple was scored for it.",
     ),
 )
 def private_texts(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
