@@ -137,8 +137,8 @@ def _trained(cell: TextCell, task: Task, graph: KnowledgeGraph) -> tuple[Model, 
         "descriptions and the vocabulary are public. δ = |C|^−1.1.",
         "MRR and Hits@10 are filtered, over both sides, among all entities. On FB15k-237 every test triple "
         "has an entity that no train triple has: own split by the rule of Daza et al. (2021), seed 0.",
-        "Settings were chosen by validation triples: on FB15k-237 of a split with seed 1, by six runs of four "
-        "epochs, at ε = 1 and without noise; on UMLS of its own split. No test triple was scored for it.",
+        "Settings were chosen by validation triples: on FB15k-237 of a split with seed 1, by six runs of "
+        "four epochs, at ε = 1 and without noise; on UMLS of its own split. No test triple was scored.",
     ),
 )
 def private_texts(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
