@@ -215,11 +215,12 @@ class TrainingSettings(Settings):
     )
     filter_negatives: bool = Field(default=True, description="no negative is a train triple of this client")
     shared_negatives: bool = Field(default=False, description="one draw for the whole batch")
-    negatives_from: Literal["own", "seen", "first"] = Field(
+    negatives_from: Literal["own", "seen", "first", "batch"] = Field(
         default="own",
         description="`own`: all entities of the client; `seen`: those of its train triples, where others are "
-        "held out; `first`: below the number of the client's entities, by shared number; those that it "
-        "lacks are no negatives. What the FedR authors' FedE does by mistake",
+        "held out; `batch`: entities of the batch's other triples (BLP, Daza et al., 2021); `first`: below "
+        "the number of the client's entities, by shared number; those that it lacks are no negatives. What "
+        "the FedR authors' FedE does by mistake",
     )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="`cuda` takes the torch path")
 
@@ -342,13 +343,14 @@ class DPSettings(Settings):
     """How a client trains on its confidential triples; the section alone switches it on.
 
     `paper` is Algorithm 1 of Han et al. (2022) as printed, whose ε is a claim; `sound` mends it; `hubs`
-    spends the budget where confidential triples pool.
+    spends the budget where confidential triples pool; `sgm` is how Ghanvatkar and Wei (2021) trained a model
+    of texts, a claim too.
     """
 
     section = "privacy.dp"
     mode: str = Field(
         default="hubs",
-        description="`hubs` and `sound` carry a guarantee; the ε of `paper` is only a claim",
+        description="`hubs` and `sound` carry a guarantee; the ε of `paper` and `sgm` is only a claim",
     )
     options: dict[str, Any] = Field(default={}, description="of a mode that has some of its own")
     sigma: float = Field(

@@ -14,6 +14,8 @@ from fedkge.client.kernels.gaussian import snap
 from fedkge.client.kernels.losses import LOSSES, slopes
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import mechanism_of, train_privately
+from fedkge.client.privacy.encoders.triple_parameters import clipped_sums
+from fedkge.client.privacy.grid import GRID
 from fedkge.client.privacy.mechanism import TrainingSession
 from fedkge.client.privacy.noise import grid_of
 from fedkge.client.privacy.normals import Keystream
@@ -21,8 +23,11 @@ from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets import mark, unrestricted
+from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
+from tests.client.models.test_text_encoders import TEXT_MODELS
+from tests.client.privacy.conftest import single
 from tests.contracts.model import SHALLOW
 
 GRAPH = mark(random_graph(1, entities=12, relations=3, triples=60), "0.5", 0)
@@ -55,6 +60,30 @@ def hostile(name: str, magnitude: float, rng: np.random.Generator, norm: int = 1
         table[1::3] = table[0] * np.float32(1 + 1e-6)
         table[2::3] = -table[0]
     return model
+
+
+def hostile_texts(
+    name: str,
+    magnitude: float,
+    rng: np.random.Generator,
+    options: dict[str, Any] | None = None,
+    graph: KnowledgeGraph = GRAPH,
+) -> Model:
+    """All parameters of one magnitude, and whole rows of them all but equal or opposite."""
+    settings = ModelSettings(name=name, dim=8, options={"text": "hash:8", **(options or {})})
+    model = build_model(settings, unrestricted(graph), 0)
+    for array in model.rows.values():
+        array[:] = magnitude * rng.choice([-1.0, 1.0, 0.5], size=array.shape)
+        array[1::3] = array[0] * np.float32(1 + 1e-6)
+        array[2::3] = -array[0]
+    return model
+
+
+def summed(model: Model, batch: Batch) -> np.ndarray:
+    """What noise has to cover of a model of texts, in whole numbers of the grid."""
+    with one_thread():
+        sums, _ = clipped_sums(model, KernelStep(model, SETTINGS).objective, batch, CLIP, model.rows)
+    return np.concatenate([total.ravel() for total in sums.sums.values()])
 
 
 def covered(model: Model, batch: Batch, noise: str) -> np.ndarray:
@@ -149,6 +178,60 @@ def test_shared_negatives_do_not_round_one_triple_by_another(name: str) -> None:
         assert influence(name, magnitude, "dense", 0, shared=True) <= 1
 
 
+TEXT_CASES = [
+    *((name, {}) for name in TEXT_MODELS),
+    *((name, {"weights": "gate"}) for name in TEXT_MODELS if name.startswith("Fusion")),
+    *((name, {"trainable": False}) for name in ("BOW", "DKRL")),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), TEXT_CASES)
+def test_a_triple_over_texts_counts_for_its_bound_whatever_weights_a_server_sends(
+    name: str, options: dict[str, Any]
+) -> None:
+    """Findings 3 and 8, where one triple moves every weight of an encoder.
+
+    And exactly for what it is by itself: taken out of a batch, it leaves what others ask for as it was, in
+    every bit. A score that is rounded by the shape of a batch would break this.
+    """
+    for seed, shared in ((0, False), (1, True)):
+        for magnitude in (1e-20, 1.0, MOST_SENT):
+            rng = np.random.default_rng(seed)
+            settings = SETTINGS.model_copy(update={"shared_negatives": shared})
+            batch = NegativeSampler(GRAPH, settings).batch(rng.permutation(60)[:16], rng)
+            model = hostile_texts(name, magnitude, rng, options)
+            whole = summed(model, batch)
+            for i in range(len(batch.anchors)):
+                part = whole - summed(model, without(batch, i))
+                np.testing.assert_array_equal(part, summed(model, single(batch, i)))
+                assert np.linalg.norm(part) <= GRID
+
+
+@pytest.mark.parametrize(("name", "options"), TEXT_CASES)
+@pytest.mark.parametrize("magnitude", [1e-30, 1.0, MOST_SENT])
+def test_any_weights_that_a_client_accepts_train_to_finite_ones(
+    name: str, options: dict[str, Any], magnitude: float
+) -> None:
+    everything = mark(GRAPH, "1.0", 0)  # unrestricted triples diverge in the open
+    model = hostile_texts(name, magnitude, np.random.default_rng(0), options, everything)
+    dp = DPSettings(mode="sound", clip=CLIP, sigma=4.0)
+    settings = SETTINGS.model_copy(update={"learning_rate": 1e-9})
+    train_privately(model, everything, np.random.default_rng(0), settings, dp, bytes(32))
+    assert all(np.isfinite(array).all() for array in model.parameters.values())
+
+
+def test_a_score_over_texts_that_is_no_number_asks_for_nothing() -> None:
+    """Finding 1: and so a broken triple moves no weight."""
+    model = hostile_texts("BLP-DistMult", 1.0, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    batch = NegativeSampler(GRAPH, SETTINGS).batch(rng.permutation(60)[:16], rng)
+    broken = int(batch.relations[0])
+    model.tables["relation"][broken] = np.inf
+    kept = np.flatnonzero(batch.relations != broken)
+    expected = sum(summed(model, single(batch, i)) for i in kept)
+    np.testing.assert_array_equal(summed(model, batch), expected)
+
+
 def test_rows_that_lazy_noise_would_drown_in_get_dense_noise() -> None:
     """Finding 3: the remedy of an operator who asked for lazy noise is said, and nothing is weakened."""
     for magnitude, expected in ((1.0, "lazy"), (4e5, "dense")):
@@ -174,6 +257,23 @@ def test_the_last_bits_of_what_leaves_tell_nothing(noise: str) -> None:
         steps = table.astype(np.float64) / grid
         assert np.abs(steps).max() > 1000  # the grid is far below the noise
         np.testing.assert_array_equal(steps, np.round(steps))
+
+
+def test_the_last_bits_of_weights_tell_nothing() -> None:
+    """Mironov (2012): one step from weights of zero, which leave on the grid of the sums."""
+    settings = SETTINGS.model_copy(update={"batch_size": 64, "learning_rate": 1.0})
+    everything = mark(GRAPH, "1.0", 0)
+    model = build_model(ModelSettings(name="BLP", dim=8, options={"text": "hash:8"}), everything, 0)
+    for array in model.parameters.values():
+        array[:] = 0
+    dp = DPSettings(mode="sound", clip=2.0**-5, sigma=2.0**-8)
+    (event,) = train_privately(model, everything, np.random.default_rng(0), settings, dp, bytes(32)).events
+    assert event.steps == 1
+    batch = min(64, len(everything.train))
+    for array in model.parameters.values():
+        steps = array.astype(np.float64) * batch * 2.0**5 * GRID
+        assert np.abs(steps).max() > 1000
+        np.testing.assert_allclose(steps, np.round(steps), atol=0.02)  # 24 bits of float32, divided by 45
 
 
 def test_numbers_on_the_grid_are_as_often_there_as_normal_ones_would_be() -> None:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from fedkge.attacks.canaries.planting import plant, plant_at_hub, plant_at_threshold
+from fedkge.attacks.canaries.planting import (
+    plant,
+    plant_among_alike,
+    plant_at_hub,
+    plant_at_threshold,
+    plant_described,
+)
 from fedkge.attacks.canaries.privacy_audit import audit
+from fedkge.attacks.canaries.servers import Echoing, Passive
 from fedkge.client.privacy import MECHANISMS, PrivacyAccount, account, hub_step
 from fedkge.client.privacy.grid import GridSum
 from fedkge.client.privacy.hubs import Hubs
 from fedkge.datasets.confidential import mark
 from fedkge.datasets.synthetic import Synthetic
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
+from fedkge.simulations.studies.dkrl import text_audit
+from fedkge.simulations.studies.dkrl.text_audit import Attack
 from fedkge.simulations.studies.dpkge import dpkge_active_audit as active
 
 MODEL = ModelSettings(name="TransE", dim=8, margin=0.0)
@@ -107,7 +117,8 @@ def attacked(graph, mode, server, canaries, epsilon=1.0, num_canaries=300, **opt
 
 def test_every_mechanism_is_audited_by_every_server():
     """A mechanism that is registered has to say how it is attacked."""
-    assert set(active.SCENARIOS) == set(MECHANISMS)
+    over_texts = {attack.mode for attack in text_audit.SETTINGS}
+    assert set(active.SCENARIOS) | over_texts == set(MECHANISMS)
     for mode, scenarios in active.SCENARIOS.items():
         if MECHANISMS[mode].guaranteed:
             servers = {scenario.server for scenario in scenarios}
@@ -221,3 +232,52 @@ def test_ends_of_canaries_at_the_threshold_have_the_degree_that_was_asked_for(gr
     degrees = np.bincount(planted.crowd[:, [0, 2]].ravel(), minlength=planted.graph.num_entities)
     assert (degrees[planted.canaries[:, [0, 2]]] == 6).all()
     assert len(np.unique(planted.graph.train, axis=0)) == len(planted.graph.train)
+
+
+# Over texts.
+
+
+def over_texts(graph, mode, batch, server, sigma, crowd=1500, num_canaries=60, rounds=4):
+    everything = mark(graph, "1.0", 0)
+    found = text_audit.audited(everything, Attack(mode, batch, server), sigma, num_canaries, crowd, rounds)
+    return {one.attacker: one for one in found}
+
+
+def test_negatives_out_of_the_batch_refute_the_epsilon_that_is_claimed(graph):
+    """One canary is a negative of dozens of examples, each of which is clipped by itself."""
+    found = over_texts(graph, "sgm", "64", Echoing, 1.2, crowd=3500, num_canaries=100, rounds=8)[
+        "pushed by others"
+    ]
+    assert found.refuted
+
+
+@pytest.mark.parametrize(("batch", "server"), [("64", Echoing), ("64", Passive), ("all", Passive)])
+def test_sound_training_over_texts_stands(graph, batch, server):
+    for found in over_texts(graph, "sound", batch, server, 1.0).values():
+        assert not found.refuted
+
+
+def test_sound_training_over_texts_with_a_tenth_of_its_noise_is_caught(graph, monkeypatch):
+    honest = account.train_privately
+
+    def broken(model, graph, rng, settings, dp, key, **rest):
+        less = dp.model_copy(update={"sigma": dp.sigma / 10})
+        return honest(model, graph, rng, settings, less, key, **rest)
+
+    assert not over_texts(graph, "sound", "all", Passive, 4.0, num_canaries=300)["along the gradient"].refuted
+    monkeypatch.setattr(account, "train_privately", broken)
+    assert over_texts(graph, "sound", "all", Passive, 4.0, num_canaries=300)["along the gradient"].refuted
+
+
+def test_entities_of_canaries_are_described_by_numbers_of_their_own(graph):
+    for planting in (plant_described, partial(plant_among_alike, crowd=50)):
+        planted = planting(graph, 20, np.random.default_rng(0))
+        features = planted.graph.features["entity"]
+        for parameter, rows in (planted.places[0], planted.places[2]):
+            assert parameter == "projection"
+            assert (features[:, rows] > 0).sum(axis=0).tolist() == [1] * 20  # no other entity has it
+        ends = planted.canaries[:, [0, 2]].ravel()
+        assert features[ends].sum(axis=1).tolist() == [1] * 40
+    alike = features[: graph.num_entities]
+    assert (alike == alike[0]).all()
+    assert len(planted.crowd) == 50

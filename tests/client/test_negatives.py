@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkge.client.training.negatives import NegativeSampler, head_shares
+from fedkge.client.training.negatives import NegativeSampler, head_shares, others
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
@@ -173,3 +173,26 @@ def test_a_pool_alone_is_drawn_from_and_what_it_lacks_is_no_negative(seed, entit
 def test_the_first_numbers_need_a_pool():
     with pytest.raises(SettingError, match=r'negatives_from: "first".*FedE'):
         batch_of(random_graph(0, 10, 2, 20), negatives_from="first")
+
+
+def test_negatives_of_a_batch_are_entities_of_its_other_triples() -> None:
+    """As Daza et al. (2021) draw them: uniform over both ends of all others, with replacement."""
+    rng = np.random.default_rng(0)
+    anchors, targets = np.arange(5, dtype=np.int32), np.arange(10, 15, dtype=np.int32)
+    drawn = others(anchors, targets, 4000, rng)
+    for i in range(5):
+        ends = np.delete(np.stack([anchors, targets]), i, axis=1).ravel()
+        values, counts = np.unique(drawn[i], return_counts=True)
+        assert set(values) == set(ends)
+        assert np.abs(counts - 500).max() < 5 * np.sqrt(500)
+    assert (others(anchors[:1], targets[:1], 3, rng) == -1).all()
+
+
+def test_a_sampler_within_batches_fills_them_and_refuses_shared_negatives() -> None:
+    graph = random_graph(0, 50, 2, 200)
+    chosen = TrainingSettings(negatives=8, negatives_from="batch", filter_negatives=False, corrupt="both")
+    batch = NegativeSampler(graph, chosen).batch(np.arange(20), np.random.default_rng(0))
+    ends = {*batch.anchors.tolist(), *batch.candidates[:, 0].tolist()}
+    assert set(batch.candidates[:, 1:].ravel().tolist()) <= ends
+    with pytest.raises(SettingError, match="shared_negatives"):
+        NegativeSampler(graph, chosen.model_copy(update={"shared_negatives": True}))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.graph import IntArray, KnowledgeGraph
 
-__all__ = ["Planted", "plant", "plant_at_hub", "plant_at_threshold"]
+__all__ = [
+    "Planted",
+    "plant",
+    "plant_among_alike",
+    "plant_at_hub",
+    "plant_at_threshold",
+    "plant_described",
+]
 
 _NONE = np.empty((0, 3), dtype=np.int32)
+_KNOWN_FEATURES = 16  # of entities that are no canary's
 
 
 @dataclass(frozen=True)
@@ -20,12 +29,23 @@ class Planted:
 
     Attributes:
         crowd: confidential triples (c, 3) around the canaries that the attacker knows.
+        parameter: the one whose rows belong to entities.
+        first_row: the row of entity 0 in it; those of others follow.
     """
 
     graph: KnowledgeGraph
     canaries: IntArray  # (m, 3)
     included: NDArray[np.bool_]  # (m,)
     crowd: IntArray = field(default_factory=_NONE.copy)
+    parameter: str = "entity"
+    first_row: int = 0
+
+    @property
+    def places(self) -> list[tuple[str, NDArray[np.int32]]]:
+        """The rows of heads, of relations and of tails of the canaries, with the parameters they are in."""
+        head, relation, tail = self.canaries.T
+        ends = (head + self.first_row, tail + self.first_row)
+        return [(self.parameter, ends[0]), ("relation", relation), (self.parameter, ends[1])]
 
 
 def plant(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) -> Planted:
@@ -35,6 +55,50 @@ def plant(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) ->
     canaries = np.stack([entities + 2 * numbers, relations + numbers, entities + 2 * numbers + 1], axis=1)
     names = [f"canary-{i}-{end}" for i in numbers for end in ("head", "tail")]
     return _planted(graph, names, [f"canary-{i}" for i in numbers], canaries, _NONE, _NONE, rng)
+
+
+def plant_described(graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator) -> Planted:
+    """Canaries as `plant` has them, for models of texts: each entity's description has a word of its own.
+
+    Descriptions are public, so that an adversary may choose them. Features stand for them: an entity of a
+    canary is one number that no other has, and its row of the projection is what a table would hold. Entities
+    of the graph have random features.
+    """
+    planted = plant(graph, num_canaries, rng)
+    known, new = graph.num_entities, 2 * num_canaries
+    features = np.zeros((known + new, _KNOWN_FEATURES + new), dtype=np.float32)
+    features[:known, :_KNOWN_FEATURES] = rng.normal(size=(known, _KNOWN_FEATURES)) / sqrt(_KNOWN_FEATURES)
+    features[known:, _KNOWN_FEATURES:] = np.eye(new)
+    described = replace(planted.graph, features={"entity": features})
+    return replace(planted, graph=described, parameter="projection", first_row=_KNOWN_FEATURES - known)
+
+
+def plant_among_alike(
+    graph: KnowledgeGraph, num_canaries: int, rng: np.random.Generator, crowd: int
+) -> Planted:
+    """Canaries as `plant_described` has them, among entities that are all described alike.
+
+    What an example asks of such entities cancels. Where negatives are entities of other examples, what is
+    left is what it asks of a canary that is one of these.
+
+    Args:
+        crowd: confidential triples between the alike, besides those of the graph.
+    """
+    known = graph.num_entities
+    pairs = rng.choice(known * known, crowd, replace=False)
+    triples = np.stack([pairs // known, np.full(crowd, graph.num_relations), pairs % known], axis=1)
+    crowded = KnowledgeGraph.from_ids(
+        graph.name,
+        graph.entity_labels,
+        (*graph.relation_labels, "alike"),
+        {"train": np.concatenate([graph.train, triples]).astype(np.int32)},
+        {"train": np.concatenate([graph.marks("train"), np.ones(crowd, dtype=bool)])},
+    )
+    planted = plant_described(crowded, num_canaries, rng)
+    features = planted.graph.features["entity"].copy()
+    features[:known, :_KNOWN_FEATURES] = np.eye(_KNOWN_FEATURES)[0]
+    described = replace(planted.graph, features={"entity": features})
+    return replace(planted, graph=described, crowd=triples.astype(np.int32))
 
 
 def plant_at_hub(

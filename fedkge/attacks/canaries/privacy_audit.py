@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from fedkge.attacks.canaries.attackers import ATTACKERS, COMPARING, Answer
+from fedkge.attacks.canaries.attackers import ATTACKERS, COMPARING, IN_BATCH, Answer
 from fedkge.attacks.canaries.canary_bound import Bound, lower_bound
 from fedkge.attacks.canaries.planting import Planted, plant
 from fedkge.attacks.canaries.servers import Passive, Server, Turn
@@ -59,7 +59,7 @@ class _Client:
 
     def answer(self, server: Server, planted: Planted, round: int, rng: np.random.Generator) -> list[Answer]:
         """One round, as often as the server asks for it."""
-        tables, memory, answers = self.model.tables, self.memory, []
+        tables, memory, answers = self.model.rows, self.memory, []
         for ask in range(server.asks):
             server.send(planted, tables, Turn(round, ask, rng))
             before = {name: table.copy() for name, table in tables.items()}
@@ -91,7 +91,8 @@ def audit(
     rng, server = draw(seed, _DRAW), server or Passive()
     planted = planting(graph, num_canaries, rng)
     public = unrestricted(planted.graph) if mechanism_of(dp).hides_counts else planted.graph
-    attackers = {**ATTACKERS, **COMPARING} if server.asks > 1 else ATTACKERS
+    attackers = {**ATTACKERS, **(COMPARING if server.asks > 1 else {})}
+    attackers |= IN_BATCH if planted.parameter != "entity" else {}
     scores = {name: np.zeros(num_canaries) for name in attackers}
     with TemporaryDirectory() as folder:
         account = _account(Path(folder), planted.graph, training, dp, rounds, rng.bytes(32), server.paid)

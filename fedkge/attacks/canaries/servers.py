@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from fedkge.attacks.canaries.planting import Planted
 from fedkge.client.kernels.arrays import Floats
 
-__all__ = ["SERVERS", "Colliding", "Extreme", "Inconsistent", "Passive", "Server", "Starting", "Turn"]
+__all__ = [
+    "SERVERS",
+    "Colliding",
+    "Echoing",
+    "Extreme",
+    "Inconsistent",
+    "Passive",
+    "Server",
+    "Starting",
+    "Turn",
+]
 
 Tables = dict[str, Floats]
 
@@ -114,6 +124,23 @@ class Inconsistent(Colliding):
         return -1.0 if ask == 1 else 1.0
 
 
+class Echoing(Server):
+    """To a model of texts: the alike fit one another exactly, and canaries are far below them.
+
+    So an example of the crowd asks for nothing, but that the canaries among its negatives stay below; and
+    whatever it asks for is clipped to the bound, for each example anew.
+    """
+
+    model = "BLP-DistMult"
+    size = 0.1  # below the margin, so that every negative counts
+
+    def send(self, planted: Planted, tables: Tables, turn: Turn) -> None:
+        del turn
+        tables["relation"][:] = 1
+        tables[planted.parameter][:] = 0
+        tables[planted.parameter][0] = self.size
+
+
 class Starting(Server):
     """Under TransE, every canary's pair differs in one number of its own: where its relation is to start."""
 
@@ -137,4 +164,5 @@ SERVERS: dict[str, type[Server]] = {
     "colliding": Colliding,
     "inconsistent": Inconsistent,
     "starting": Starting,
+    "echoing": Echoing,
 }

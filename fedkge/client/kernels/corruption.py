@@ -24,6 +24,18 @@ class Batch(NamedTuple):
         None  # (n,) the negatives before known answers are struck out, if all triples share them
     )
 
+    def part(self, start: int, stop: int) -> Batch:
+        """Some of its triples, those whose tail is replaced still first."""
+        part = slice(start, stop)
+        tails = min(max(self.num_tails - start, 0), len(self.anchors[part]))
+        return Batch(
+            self.anchors[part],
+            self.relations[part],
+            np.ascontiguousarray(self.candidates[part]),
+            tails,
+            self.shared,
+        )
+
 
 @compiled
 def arrange(

@@ -8,9 +8,10 @@ from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.kernels.compiled import compiled
 
-__all__ = ["clipping_weights", "norms_of_rows", "norms_of_triples"]
+__all__ = ["clipping_weights", "norms_of_rows", "norms_of_triples", "unnormalised"]
 
 _DOT, _L1, _L2, _MODULUS = (int(kind) for kind in Comparison)
+_SHORTEST = 1e-12  # a row that is made as long as 1 is divided by no less, as torch has it
 _ROUNDING = 1e-6  # of a float32 difference, beside the length of what is subtracted
 
 
@@ -164,3 +165,21 @@ def clipping_weights(norms: Floats, bound: float, share: float, out: Floats) -> 
             out[b] = 0
             broken += 1
     return broken
+
+
+@compiled
+def unnormalised(raw: Floats, rows: Ids, slopes: Floats) -> Floats:
+    """Gradients (p, w) at raw rows (p,) of a table, from those at the same rows divided by their length."""
+    out = np.empty_like(slopes)
+    for p in range(rows.shape[0]):
+        row = rows[p]
+        length = np.sqrt(_square(raw, row))
+        along = 0.0
+        for k in range(slopes.shape[1]):
+            along += np.float64(raw[row, k]) * np.float64(slopes[p, k])
+        short = length < _SHORTEST
+        share = 0.0 if short else along / (length * length)
+        unit = 1 / max(length, _SHORTEST)
+        for k in range(slopes.shape[1]):
+            out[p, k] = np.float32(unit * (np.float64(slopes[p, k]) - share * np.float64(raw[row, k])))
+    return out

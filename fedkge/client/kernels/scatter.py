@@ -12,11 +12,13 @@ from fedkge.client.kernels.compiled import compiled
 __all__ = [
     "Pairs",
     "add_rows",
+    "add_whole",
     "crowded_rows",
     "divided_rows",
     "group",
     "in_order",
     "named_rows",
+    "square",
     "sum_rows",
     "take_rows",
 ]
@@ -146,3 +148,22 @@ def take_rows(table: Floats, rows: Ids) -> Floats:
         for k in range(out.shape[1]):
             out[i, k] = table[row, k]
     return out
+
+
+@compiled
+def square(rows: Floats) -> float:
+    """The sum of the squares of all numbers, in double precision."""
+    total = 0.0
+    for i in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            total += np.float64(rows[i, k]) * np.float64(rows[i, k])
+    return total
+
+
+@compiled
+def add_whole(source: Floats, scale: float, rows: Ids, out: Doubles) -> None:
+    """out[rows[i]] += the whole part of scale · source[i]: exact as long as sums stay below 2⁵³."""
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for k in range(source.shape[1]):
+            out[row, k] += np.trunc(scale * np.float64(source[i, k]))

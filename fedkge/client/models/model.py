@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from fedkge.client.kernels.arrays import Floats, Ids, ScoredRows
 from fedkge.client.kernels.comparisons import Comparison, compare
@@ -26,7 +27,7 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings, NoOptions, Settings, TrainingSettings, options_of
 
-__all__ = ["Encoded", "Keys", "Model", "TableSpec"]
+__all__ = ["Encoded", "Keys", "LinearRows", "Model", "TableSpec"]
 
 Keys = Callable[[str], bytes]  # the name of a table or of weights to the key of its initial values
 _QUERIES = ("query_tail", "query_head", "queries", "ask")
@@ -44,6 +45,14 @@ class Encoded(NamedTuple):
 
     entities: Tensor  # (entities, w)
     relations: Tensor  # (relations, v); v = 0 where a model has no relations
+
+
+class LinearRows(NamedTuple):
+    """Entity rows that are a product of fixed features (entities, d) and one weight matrix (d, w)."""
+
+    weight: str  # the name of the matrix
+    features: Tensor
+    normalised: bool  # whether rows have length 1 after that
 
 
 class Model(ABC):
@@ -68,6 +77,7 @@ class Model(ABC):
     row_wise: ClassVar[bool] = False  # whether `encode_rows` is cheaper than `encode`
     has_query: ClassVar[bool] = False  # whether it scores by a query and a comparison
     has_weights: ClassVar[bool] = False  # whether it has parameters besides its tables
+    has_state: ClassVar[bool] = False  # whether training changes buffers, which then depend on whole batches
 
     def __init_subclass__(cls) -> None:
         """A subclass that overrides a query loses its parent's fused operator."""
@@ -77,7 +87,9 @@ class Model(ABC):
             cls.operator = None
         cls.has_encoder = cls.encode is not Model.encode
         cls.row_wise = cls.encode_rows is not Model.encode_rows
-        cls.has_weights = any("weight_shapes" in vars(kind) for kind in cls.__mro__ if kind is not Model)
+        parents = [vars(kind) for kind in cls.__mro__ if kind is not Model]
+        cls.has_weights = any("weight_shapes" in names for names in parents)
+        cls.has_state = any("initial_buffers" in names for names in parents)
         cls.has_query = all(getattr(cls, name) is not getattr(Model, name) for name in _QUERIES[:2])
 
     def __init__(self, settings: ModelSettings, parameters: Mapping[str, Floats], scale: Floats) -> None:
@@ -88,7 +100,9 @@ class Model(ABC):
         self._tensors = {name: _as_kernels_read(array) for name, array in parameters.items()}
         self._buffers: Mapping[str, Tensor] = {}
         self._state_buffers: tuple[str, ...] = ()
+        self.prepared_of: Ids | None = None  # (n, 3) the train triples that `prepare` was given
         self._rng: np.random.Generator | None = None  # of training; without one the model is in evaluation
+        self._sparse = False  # whether rows that are looked up have sparse gradients
 
     # Parameters.
 
@@ -167,6 +181,7 @@ class Model(ABC):
         model._state_buffers = tuple(state)
         kept = {name: _as_kernels_read(_restored(name, start, parameters)) for name, start in state.items()}
         model._buffers = {**model.prepare(graph), **kept}
+        model.prepared_of = graph.train
         return model
 
     @classmethod
@@ -199,15 +214,20 @@ class Model(ABC):
         tensors: Mapping[str, Tensor],
         buffers: Mapping[str, Tensor] | None = None,
         rng: np.random.Generator | None = None,
+        sparse: bool = False,
     ) -> Self:
         """The same model with other tensors as parameters: on another device, or such that have gradients.
 
         With a generator it is in training: dropout draws from it, and `encode` may change state buffers.
+
+        Args:
+            sparse: whether the gradients of rows that are looked up are sparse.
         """
         bound = copy(self)
         bound._tensors = dict(tensors)
         bound._buffers = self._buffers if buffers is None else buffers
         bound._rng = rng
+        bound._sparse = sparse
         return bound
 
     def __getitem__(self, name: str) -> Tensor:
@@ -281,6 +301,15 @@ class Model(ABC):
         """
         rows, relations = self.encode()
         return Encoded(rows[entities], relations)
+
+    def looked_up(self, name: str, ids: Tensor) -> Tensor:
+        """Rows of a parameter, for an encoder: (...,) ids to (..., width)."""
+        return embedding(ids, self[name], sparse=True) if self._sparse else self[name][ids]
+
+    @property
+    def linear_rows(self) -> LinearRows | None:
+        """What entity rows are, where they are no more than that; private training is then faster."""
+        return None
 
     @property
     def scored(self) -> ScoredRows:

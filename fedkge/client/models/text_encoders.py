@@ -19,7 +19,7 @@ from torch.nn.functional import embedding, normalize
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.models.bilinear import ComplEx, DistMult
-from fedkge.client.models.model import Encoded, Model
+from fedkge.client.models.model import Encoded, LinearRows, Model
 from fedkge.client.models.translations import TransE
 from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, text_encoder
 from fedkge.datasets.graph import KnowledgeGraph
@@ -140,6 +140,14 @@ class LinearReader(Described):
         states = torch.relu(texts @ self["hidden"] + self["hidden_bias"])
         return rows + self.dropout(states, self.options.hidden_dropout) @ self["hidden_out"]
 
+    @property
+    def linear_rows(self) -> LinearRows | None:
+        if self.options.hidden:
+            return None
+        if type(self).read is not LinearReader.read or type(self).encode_rows is not Described.encode_rows:
+            return None
+        return LinearRows("projection", self["texts"], self.comparison is not Comparison.DOT)
+
 
 class WordReader(Described):
     """What models of single words have in common: a table of words, frozen or moved by what is learnt."""
@@ -171,7 +179,7 @@ class WordReader(Described):
         present = words.clamp(min=0)
         rows = self["given"][present]
         if self.options.trainable:
-            rows = rows + self["words"][present]
+            rows = rows + self.looked_up("words", present)
         return rows * (words >= 0)[:, None]
 
 
@@ -344,7 +352,7 @@ class FusedReader(LinearReader):
 
     def read(self, entities: Tensor) -> Tensor:
         seen, told = self["seen"][entities], self["told"][entities]  # (k, 1)
-        structure, text = self[self.entity_table][entities], super().read(entities)
+        structure, text = self.looked_up(self.entity_table, entities), super().read(entities)
         if self.options.weights == "global":
             first, second = self["weights"]
             weighted: Tensor = first * seen * structure + second * told * text

@@ -320,6 +320,7 @@ class PrivacyAccount:
             **{f"optimizer {name}": array for name, array in (optimizer or {}).items()},
             **{f"term {name}": array for name, array in term_arrays.items()},
             **{f"memory {name}": array for name, array in memory.items()},
+            **{f"buffer {name}": buffer.numpy() for name, buffer in model.buffers.items()},
             "triples": self.graph.train,
             "marks": self.graph.marks("train"),
         }

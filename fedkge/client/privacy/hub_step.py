@@ -224,7 +224,7 @@ class HubStep(PrivateStep):
         model, loss = self.kernel.model, 0.0
         step = max(1, _CHUNK // (batch.candidates.shape[1] * model.entity.shape[1]))
         for start in range(0, len(batch.anchors), step):
-            part = _part(batch, start, start + step)
+            part = batch.part(start, start + step)
             gradients = triple_gradients(model, self.kernel.objective, part)
             for name, vectors, at in unit_gradients(model.entity.numpy(), gradients, places):
                 sums[name].add(vectors, at)
@@ -280,15 +280,3 @@ def _target_rows(table: Floats, gradients: TripleGradients) -> Floats:
     slopes = np.ascontiguousarray(gradients.coefficients[:, 0])
     candidate_gradients(gradients.comparison, gradients.queries, own_rows, slopes, pairs, every, out)
     return out
-
-
-def _part(batch: Batch, start: int, stop: int) -> Batch:
-    """Some triples of a batch, those that ask for tails still first."""
-    part = slice(start, stop)
-    tails = min(max(batch.num_tails - start, 0), len(batch.anchors[part]))
-    return batch._replace(
-        anchors=batch.anchors[part],
-        relations=batch.relations[part],
-        candidates=np.ascontiguousarray(batch.candidates[part]),
-        num_tails=tails,
-    )

@@ -74,6 +74,10 @@ class Hubs(Mechanism):
     """
 
     Options = HubOptions
+    without_encoders = (
+        "hubs are entities with rows of their own, on which triples pool. Sound would be unit gradients at "
+        "relations and at all weights, as one row that is always chosen; that is not built"
+    )
     summary = "confidential triples move their relations' rows and those of hubs, each as a unit, with noise"
     guaranteed = True
     default_clip = 1.0  # every gradient is made as long as this

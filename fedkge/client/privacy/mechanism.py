@@ -13,6 +13,7 @@ from math import ceil
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats, Ids
@@ -146,6 +147,8 @@ class Mechanism(ABC):
     summary: ClassVar[str]  # what is done to confidential triples, within a sentence of a report
     guaranteed: ClassVar[bool]  # else its ε is a claim, and `doubts` say why
     hides_counts: ClassVar[bool] = True  # whether confidential triples filter, count, choose and tell nothing
+    takes_row_encoders: ClassVar[bool] = False  # whether it trains models that make each row by itself
+    without_encoders: ClassVar[str] = "it moves rows of entities"  # why it does not
     accountant: ClassVar[Accountant] = "prv"
     default_clip: ClassVar[float | None] = None  # None: the bound is not known beforehand
     adjacency: ClassVar[str] = "a client's triples, and the same with one confidential triple taken out"
@@ -263,15 +266,14 @@ class Mechanism(ABC):
         self.check_delta(graph)
         if settings.device != "cpu":
             raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
-        if model.has_encoder:
+        if settings.negatives_from == "batch" and self.guaranteed:
             raise SettingError(
-                f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
-                "rows: as an edge it also changes the gradients of other triples, so that clipping its own "
-                "does not bound it. Sound would be a frozen encoder whose features are public, noise on sums "
-                "over a bounded number of neighbours (GAP, Sajadmanesh et al., 2023), or noise for as many "
-                "gradients as a bounded degree lets a triple change; none is built. Take a model without an "
-                'encoder, or set privacy.dp.mode = "off"'
+                'training.negatives_from: with "batch" negatives are entities of other triples, so that '
+                f'clipping each does not bound one triple; mode "{self.dp.mode}" draws them from the '
+                'vocabulary: set it to "own", or take mode "sgm", whose ε is a claim'
             )
+        if model.has_encoder:
+            self.check_encoder(model)
         if settings.type != "negatives" or settings.max_gradient_norm is not None:
             raise SettingError(
                 'privacy.dp.mode: not yet with training.type = "KvsAll" or training.max_gradient_norm, where '
@@ -289,6 +291,24 @@ class Mechanism(ABC):
                 f"privacy.dp.mode: not yet for {model.__name__}, which has a score but no query: gradients "
                 "of single triples come from the kernels; give it query_tail and query_head, or set "
                 'privacy.dp.mode = "off"'
+            )
+
+    def check_encoder(self, model: type[Model]) -> None:
+        """Refuse one through which a triple reaches more than its own gradient."""
+        if not model.row_wise or model.has_state:
+            raise SettingError(
+                f"privacy.dp.mode: {model.__name__} has an encoder, through which one triple reaches many "
+                "rows: as an edge it also changes the gradients of other triples, so that clipping its own "
+                "does not bound it. Sound would be a frozen encoder whose features are public, as the models "
+                "of texts have it, noise on sums over a bounded number of neighbours (GAP, Sajadmanesh et "
+                "al., 2023), or noise for as many gradients as a bounded degree lets a triple change; the "
+                "latter two are not built. Take a model without an encoder or one of texts, or set "
+                'privacy.dp.mode = "off"'
+            )
+        if not self.takes_row_encoders:
+            raise SettingError(
+                f'privacy.dp.mode: "{self.dp.mode}" is not supported for {model.__name__}, whose entity rows '
+                f'come out of weights that all triples share; {self.without_encoders}; use mode = "sound"'
             )
 
     def check_delta(self, graph: KnowledgeGraph) -> str:
@@ -312,6 +332,20 @@ class Mechanism(ABC):
                 f"the relation weights of {model.settings.name} count confidential triples; build the "
                 "model from the unrestricted ones: build_model(settings, unrestricted(graph), seed)"
             )
+        if self.hides_counts and model.has_encoder:
+            self._check_buffers(model, graph)
+
+    def _check_buffers(self, model: Model, graph: KnowledgeGraph) -> None:
+        """What an encoder made of the graph beforehand must be what public triples make of it."""
+        public = self.public(graph)
+        if model.prepared_of is not None and np.array_equal(model.prepared_of, public.train):
+            return
+        for name, buffer in model.prepare(public).items():
+            if not torch.equal(model.buffers[name], buffer):
+                raise SettingError(
+                    f"'{name}' of {model.settings.name} is made of confidential triples; build the model "
+                    "from the unrestricted ones: build_model(settings, unrestricted(graph), seed)"
+                )
 
     # What it does.
 
@@ -366,6 +400,7 @@ MECHANISMS: Registry[type[Mechanism]] = Registry(
     {
         "hubs": "fedkge.client.privacy.hubs:Hubs",
         "sound": "fedkge.client.privacy.sound:Sound",
-        "paper": "fedkge.client.privacy.paper:Paper",
+        "paper": "fedkge.client.privacy.as_printed.paper:Paper",
+        "sgm": "fedkge.client.privacy.as_printed.sgm:SGM",
     },
 )

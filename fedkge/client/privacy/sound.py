@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from fedkge.client.kernels.arrays import Floats, Ids
@@ -15,7 +14,9 @@ from fedkge.client.kernels.fused import Carried, clipped_step
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models.model import Model
 from fedkge.client.privacy.clipping import clip, clipping_of, public_bound
+from fedkge.client.privacy.encoders.encoded_step import EncodedStep, median_norm
 from fedkge.client.privacy.epoch_plan import Stretch
+from fedkge.client.privacy.iterates import IterateMean
 from fedkge.client.privacy.mechanism import (
     Batches,
     Mechanism,
@@ -35,12 +36,12 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, Settings, TrainingSettings
 
-__all__ = ["IterateMean", "Sound", "SoundOptions", "SoundStep"]
+__all__ = ["Sound", "SoundOptions", "SoundStep"]
 
 
 _WITHOUT_PUBLIC = 0.03  # where there is no unrestricted triple
 _LEAST = 1e-6
-_ITERATES = 20  # that a mean is taken of, at most: each is noised in every row
+_WEIGHTS_ARE_DENSE = "privacy.dp.noise: every triple reads the weights of an encoder; noise is dense"
 
 
 class SoundOptions(Settings):
@@ -71,6 +72,7 @@ class Sound(Mechanism):
     """The algorithm of Han et al. (2022), mended until its guarantee holds."""
 
     Options = SoundOptions
+    takes_row_encoders = True
     summary = "every confidential triple is clipped with its negatives, and every row is noised"
     guaranteed = True
 
@@ -120,7 +122,7 @@ class Sound(Mechanism):
         plan, total = session.plan, session.stretch.total
         steps = max(self.steps_of(plan, Stretch.whole(total)), 1)
         if not session.kernel.optimizer.moments:
-            size = np.sqrt(np.mean(np.square(session.model.entity.numpy(), dtype=np.float64)))
+            size = _size(session.model)
             rate = session.kernel.optimizer.learning_rate
             share = self.schedule.noise_share
             return max(float(share * size * plan.batch / (rate * self.dp.sigma * sqrt(steps))), _LEAST)
@@ -128,13 +130,22 @@ class Sound(Mechanism):
         if not len(public.train):
             return _WITHOUT_PUBLIC
         sampler, rng = NegativeSampler(public, session.settings), session.rng.spawn(1)[0]
+        if session.model.has_encoder:
+            median = median_norm(session, sampler, rng)
+            return max(self.schedule.gradient_share * median, _LEAST)
         median = public_bound(
             session.model, session.kernel.objective, sampler, rng, session.settings.batch_size, 50
         )
         return self.schedule.gradient_share * median
 
-    def step(self, session: TrainingSession) -> SoundStep:
+    def step(self, session: TrainingSession) -> PrivateStep:
         bound = self.bound_of(session)
+        steps = self.steps_of(session.plan, session.stretch)
+        mean = IterateMean(steps, int(self.schedule.average * steps))
+        if session.model.has_encoder:
+            encoded = EncodedStep(session, self.dp.sigma, bound, session.plan.batch, mean)
+            encoded.why = _WEIGHTS_ARE_DENSE if self.dp.noise == "lazy" else ""
+            return encoded
         noise, why = DenseNoise(session.noise), ""
         if session.kernel.term is None:
             tables, optimizer = session.model.tables, session.kernel.optimizer
@@ -143,39 +154,17 @@ class Sound(Mechanism):
         elif self.dp.noise == "lazy":
             why = "privacy.dp.noise: the strategy's term reads every row at every step; noise is dense"
         step = SoundStep(session.kernel, noise, self.dp.sigma, bound, session.plan.batch)
-        step.why = why
-        steps = self.steps_of(session.plan, session.stretch)
-        step.mean = IterateMean(steps, int(self.schedule.average * steps))
+        step.why, step.mean = why, mean
         return step
 
 
-class IterateMean:
-    """The mean of a call's last iterates, of which it takes some that are evenly apart.
-
-    Every one is noised in all rows and on the grid of what is released, so that the mean is post-processing.
-    """
-
-    def __init__(self, steps: int = 0, averaged: int = 0) -> None:
-        self.left = steps
-        self.averaged = averaged
-        self.apart = max(-(-averaged // _ITERATES), 1)
-        self.taken = 0
-        self.total: dict[str, NDArray[np.float64]] = {}
-
-    def due(self) -> bool:
-        """Whether the iterate after this step is one of them; the last one always is."""
-        self.left -= 1
-        return 0 <= self.left < self.averaged and self.left % self.apart == 0
-
-    def take(self, iterate: Mapping[str, Floats]) -> None:
-        self.taken += 1
-        for name, rows in iterate.items():
-            self.total[name] = self.total.get(name, 0.0) + rows.astype(np.float64)
-
-    def write(self, tables: Mapping[str, Floats]) -> None:
-        """Make the tables the mean, if there is one."""
-        for name, total in self.total.items():
-            tables[name][:] = total / self.taken
+def _size(model: Model) -> float:
+    """The root mean square of what is trained; of a model without an encoder, of its entity rows."""
+    if not model.has_encoder:
+        return float(np.sqrt(np.mean(np.square(model.entity.numpy(), dtype=np.float64))))
+    arrays = [array for array in model.parameters.values() if array.any()]  # not those that start at zero
+    squares = sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays)
+    return sqrt(squares / max(sum(array.size for array in arrays), 1))
 
 
 class SoundStep(PrivateStep):

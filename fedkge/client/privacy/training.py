@@ -120,7 +120,7 @@ class _Loop:
                 check_loss(loss, self.first, self.steps, session.settings)
             totals[confidential] += loss * len(batch.anchors)
             counts[confidential] += len(batch.anchors)
-        self._check_tables()
+        self._check_parameters()
         open_loss, private_loss = (
             total / count if count else nan for total, count in zip(totals, counts, strict=True)
         )
@@ -130,12 +130,14 @@ class _Loop:
             self.first = open_loss
         return open_loss, private_loss
 
-    def _check_tables(self) -> None:
+    def _check_parameters(self) -> None:
         """A step on confidential triples must not fail by what they are: what it made of the model may."""
-        for name, table in self.session.model.tables.items():
-            if not np.isfinite(table).all():
+        model = self.session.model
+        for name, array in model.parameters.items():
+            if not np.isfinite(array).all():
                 rate = self.session.settings.learning_rate
+                what = f"the {name} table is" if name in model.tables else f"the weights '{name}' are"
                 raise TrainingError(
-                    f"the {name} table is no longer finite after {self.steps} steps with "
+                    f"{what} no longer finite after {self.steps} steps with "
                     f"training.learning_rate = {rate:g}; try {rate / 10:g}, or a smaller privacy.dp.clip"
                 )

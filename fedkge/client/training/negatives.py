@@ -20,7 +20,7 @@ from fedkge.datasets.lookup import Lookup
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares"]
+__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares", "others"]
 
 
 class NegativeSampler:
@@ -42,7 +42,13 @@ class NegativeSampler:
                 'training.negatives_from: "first" counts by shared numbers of entities, which open training '
                 'with a strategy that shares them has, such as FedE; set it to "own"'
             )
+        if settings.negatives_from == "batch" and settings.shared_negatives:
+            raise SettingError(
+                'training.shared_negatives: with negatives_from = "batch" each triple draws from the others; '
+                "set it to false"
+            )
         self.pool = pool
+        self.in_batch = settings.negatives_from == "batch"
         self.triples = graph.train
         self.num_entities = graph.num_entities
         self.num_negatives = settings.negatives
@@ -74,7 +80,10 @@ class NegativeSampler:
         if not self.filtered:
             stops = starts
         shared = None
-        if self.pool is not None:
+        if self.in_batch:
+            candidates[:, 1:] = others(anchors, candidates[:, 0], self.num_negatives, rng)
+            strike_out(self.known, starts, stops, candidates)
+        elif self.pool is not None:
             drawn = rng.integers(0, len(self.pool), (len(places), self.num_negatives), dtype=np.int32)
             candidates[:, 1:] = self.pool[drawn]
             strike_out(self.known, starts, stops, candidates)
@@ -104,6 +113,18 @@ def _seen(graph: KnowledgeGraph) -> Ids | None:
     """Entities of train triples, ascending; None where these are all, or none."""
     entities: Ids = np.unique(graph.train[:, [0, 2]]).astype(np.int32)
     return entities if 0 < len(entities) < graph.num_entities else None
+
+
+def others(anchors: Ids, targets: Ids, num_negatives: int, rng: np.random.Generator) -> Ids:
+    """(b, n) entities of the other triples of a batch (Daza et al., 2021); −1 where there is no other."""
+    b = len(anchors)
+    if b < 2:
+        return np.full((b, num_negatives), -1, dtype=np.int32)
+    drawn = rng.integers(0, 2 * b - 2, (b, num_negatives))
+    triple = drawn // 2
+    triple += triple >= np.arange(b)[:, None]  # not its own
+    ends: Ids = np.stack([anchors, targets])[drawn % 2, triple]
+    return ends
 
 
 def head_shares(graph: KnowledgeGraph) -> Floats:

@@ -6,8 +6,11 @@ A recipe is called with a scale, a seed and a folder; what the folder has alread
 from __future__ import annotations
 
 from fedkge.simulations.studies.dkrl.bridge_study import bridge
+from fedkge.simulations.studies.dkrl.epsilon import epsilon_of_texts
 from fedkge.simulations.studies.dkrl.fusion_study import fusion
 from fedkge.simulations.studies.dkrl.inductive_study import blp, table_1
+from fedkge.simulations.studies.dkrl.private_texts import private_texts
+from fedkge.simulations.studies.dkrl.text_audit import text_audit
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
 from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
@@ -60,6 +63,9 @@ RECIPES: dict[str, Recipe] = {
     "dpkge-neighbours": neighbouring_graphs,
     "dpkge-audit": privacy_audit,
     "dpkge-active-audit": active_audit,
+    "dkrl-epsilon": epsilon_of_texts,
+    "dkrl-audit": text_audit,
+    "dkrl-private": private_texts,
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,

@@ -9,7 +9,7 @@ import torch
 from fedkge.client.kernels.gradients import Objective, triple_gradients
 from fedkge.client.kernels.losses import LOSSES, loss_per_triple
 from fedkge.client.models import MODELS, Model
-from fedkge.client.privacy.statements import Statements
+from fedkge.client.privacy.as_printed.statements import Statements
 from fedkge.client.training.negatives import Batch
 from tests.client.privacy.conftest import single
 from tests.client.privacy.test_norms import perturbed, summed

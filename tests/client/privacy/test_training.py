@@ -11,8 +11,9 @@ import pytest
 from fedkge.client.models import Model, build_model
 from fedkge.client.privacy import EpochPlan, PrivateResult, mechanism_of, train_privately
 from fedkge.client.privacy.accountant import Event
-from fedkge.client.privacy.paper import PaperStep
-from fedkge.client.privacy.sound import IterateMean, SoundStep
+from fedkge.client.privacy.as_printed.paper import PaperStep
+from fedkge.client.privacy.iterates import IterateMean
+from fedkge.client.privacy.sound import SoundStep
 from fedkge.client.training.negatives import Batch
 from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph

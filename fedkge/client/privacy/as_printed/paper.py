@@ -10,10 +10,10 @@ import numpy as np
 from fedkge.client.kernels.arrays import Floats, Ids
 from fedkge.client.kernels.gradients import triple_gradients
 from fedkge.client.models.model import Model
+from fedkge.client.privacy.as_printed.statements import Statements
 from fedkge.client.privacy.clipping import percentile
 from fedkge.client.privacy.mechanism import Batches, Mechanism, PrivateStep, TrainingSession, row_sums, walk
 from fedkge.client.privacy.noise import DenseNoise
-from fedkge.client.privacy.statements import Statements
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
@@ -26,6 +26,7 @@ __all__ = ["Paper", "PaperStep"]
 class Paper(Mechanism):
     """As printed: batches of √N, δ = 1 / N, a bound that looks at each batch, and the authors' accountant."""
 
+    without_encoders = 'clipping statements apart has no form there. Mode "sgm" is how text was published'
     summary = "training follows Han et al. (2022) as printed"
     guaranteed = False
     hides_counts = False
