@@ -9,6 +9,7 @@ from fedkge.simulations.studies.dkrl.bridge_study import bridge
 from fedkge.simulations.studies.dkrl.epsilon import epsilon_of_texts
 from fedkge.simulations.studies.dkrl.fusion_study import fusion
 from fedkge.simulations.studies.dkrl.inductive_study import blp, table_1
+from fedkge.simulations.studies.dkrl.noised_study import table_2
 from fedkge.simulations.studies.dkrl.private_texts import private_texts
 from fedkge.simulations.studies.dkrl.text_audit import text_audit
 from fedkge.simulations.studies.dpkge import dpkge_epsilon, dpkge_utility
@@ -48,6 +49,7 @@ RECIPES: dict[str, Recipe] = {
     "leakage-over-epsilon": leakage_over_epsilon,
     "encoder-leakage": encoder_leakage,
     "dkrl-table-1": table_1,
+    "dkrl-table-2": table_2,
     "blp": blp,
     "text-fusion": fusion,
     "text-bridge": bridge,

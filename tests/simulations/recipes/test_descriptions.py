@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fedkge.client.models import MODELS
+from fedkge.client.privacy.accountant import Event, epsilon
 from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.studies import RECIPES
 from fedkge.simulations.studies.cells import StudyCache
-from fedkge.simulations.studies.dkrl import bridge_study, fusion_study, inductive_study
+from fedkge.simulations.studies.dkrl import bridge_study, fusion_study, inductive_study, noised_study
 from fedkge.simulations.studies.dkrl.described_runs import METRICS, NUMBERS, DescribedRun, Reader
 
 needs_texts = pytest.mark.skipif(
@@ -99,3 +100,16 @@ def test_a_bridge_shares_nothing_of_entities(tmp_path: Path, monkeypatch: pytest
     summary = cell.result(cache, "quick").summary
     assert set(summary["privacy"]["rows_not_shared"]) == {"relation", "projection"}  # of what is shared
     assert summary["utility"]["test"]["unseen"] == summary["utility"]["test"]["count"] > 0
+
+
+@needs_texts
+def test_noised_training_claims_the_epsilon_of_its_own_batches() -> None:
+    cell = noised_study.NoisedCell("UMLS", "BLP", "hash", 1.0, 0)
+    values, claimed = noised_study.measure_noised(cell, epochs=1)
+    graph = noised_study._confidential("UMLS")
+    steps, rate = -(-len(graph.train) // 64), 64 / len(graph.train)
+    assert claimed == pytest.approx(epsilon([Event(1.0, rate, steps)], 1 / len(graph.train), "rdp"), rel=0.05)
+    for value, low, high in values.values():
+        assert low <= value <= high
+    assert NUMBERS.get("2", "epsilon", dataset="FB15k-237", model="DKRL-BERT", sigma=1.0) == 6.49
+    assert NUMBERS.get("2", "mrr", dataset="FB15k-237", model="DKRL-BERT", sigma=1.2) == 0.063

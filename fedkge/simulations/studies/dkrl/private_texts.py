@@ -63,7 +63,7 @@ _OPENLY = TrainingSettings(
 TASKS: dict[Scale, Task] = {
     "quick": Task(
         "UMLS",
-        "text/UMLS-entity2textlong.txt.gz",
+        "text/UMLS-entity2textlong.txt",
         "",
         ModelSettings(name="BLP", dim=32, margin=1.0, norm=1, options={"text": "glove"}),
         _OPENLY.model_copy(update={"batch_size": 256, "learning_rate": 5e-3}),
@@ -73,7 +73,7 @@ TASKS: dict[Scale, Task] = {
     ),
     "full": Task(
         "FB15k-237",
-        "FB15k-237-entity2wikidata.json.gz",
+        "FB15k-237-entity2wikidata.json",
         "0.1,0.1",
         ModelSettings(name="BLP", dim=64, margin=9.0, norm=1, options={"text": "minilm"}),
         _OPENLY.model_copy(update={"loss": "self-adversarial", "negatives": 32, "learning_rate": 3e-3}),
