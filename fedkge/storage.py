@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 from fedkge.errors import StorageError
 
@@ -35,7 +36,7 @@ def staged(target: Path, private: bool = False, durable: bool = False) -> Iterat
     with storage_errors(target):
         real = target.resolve()  # behind a link, the link stays and its target is replaced
         real.parent.mkdir(parents=True, exist_ok=True)
-        partial = real.with_name(f".{real.name}.{os.getpid()}.partial")
+        partial = real.with_name(f".{real.name}.{os.getpid()}-{get_ident()}.partial")
         try:
             if private:
                 partial.touch(mode=0o600)
