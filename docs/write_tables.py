@@ -129,6 +129,60 @@ def fedr_table_7() -> Rows:
             yield [name, strategy, f"{spanned(first)}; {published}", *others, share(all_filter["measured"])]
 
 
+def noge_candidates() -> Rows:
+    yield ["clients", "strategy", "own entities (fair)", "entities of all clients (paper)", "published"]
+    lines = kept("fedr-noge-candidates", "full").frame
+    for (clients, strategy), rows in lines.groupby(["clients", "strategy"], sort=False):
+        by_metric = {row["metric"]: row for _, row in rows.iterrows()}
+        cells = [
+            by_metric.get(f"mrr, {name}")
+            for name in ("own entities (fair)", "entities of all clients (paper)")
+        ]
+        printed = next(row["published"] for row in by_metric.values() if not pd.isna(row["published"]))
+        told = ("–" if cell is None else spanned(cell) for cell in cells)
+        yield [str(clients), strategy, *told, share(printed)]
+
+
+def described(recipe: str) -> Rows:
+    """Models of descriptions, as far as they are measured; with the published MRR, where there is one."""
+    yield ["graph", "row", "model", "reads", "MRR", "published", "Hits@1", "Hits@3", "Hits@10"]
+    keys = ["dataset", "row", "model", "text"]
+    for values, rows in kept(recipe, "full").frame.groupby(keys, sort=False, dropna=False):
+        by_metric = {row["metric"]: row for _, row in rows.iterrows()}
+        hits = (by_metric[f"hits@{k}"] for k in (1, 3, 10))
+        printed = by_metric["mrr"]["published"]
+        yield [
+            *("–" if pd.isna(value) else str(value) for value in values),
+            spanned(by_metric["mrr"]),
+            "–" if pd.isna(printed) else share(printed),
+            *(share(row["measured"]) for row in hits),
+        ]
+
+
+def fused() -> Rows:
+    cells = kept("text-fusion", "full")
+    yield ["entity rows", "MRR", "Hits@1", "Hits@10", "seeds"]
+    for row in cells.lines["row"].unique():
+        mrr, first, tenth = (cells.line(row=row, metric=name) for name in ("mrr", "hits@1", "hits@10"))
+        yield [row, spanned(mrr), share(first["measured"]), share(tenth["measured"]), str(int(mrr["seeds"]))]
+
+
+def private_texts() -> Rows:
+    frame = kept("dkrl-private", "full").frame
+    yield ["confidential", "method", "ε", "MRR", "Hits@10"]
+    for _, row in frame.iterrows():
+        bound = f"{row['epsilon']:.2f}" if 0 < row["epsilon"] < 1e6 else "0" if row["epsilon"] == 0 else "∞"
+        mrr = f"{share(row['mrr'])} ({share(row['mrr_low'])}–{share(row['mrr_high'])})"
+        yield [f"{row['confidential']:.0%}".replace("%", " %"), row["method"], bound, mrr, share(row["hits"])]
+
+
+def text_epsilon() -> Rows:
+    yield ["σ", "batch divided", "printed", "ε, the paper's conversion", "ε, RDP", "ε, PRV"]
+    for _, row in kept("dkrl-epsilon", "full").frame.iterrows():
+        numbers = (f"{row[name]:.2f}" for name in ("published", "theirs", "rdp", "prv"))
+        yield [f"{row['sigma']:g}", row["batch_divided"], *numbers]
+
+
 def fedr_table_1() -> Rows:
     yield ["FB15k-237, FedE", "ERR measured", "ERR published", "TRR measured", "TRR published"]
     for ratio in (0.3, 0.5, 1.0):
@@ -431,6 +485,12 @@ TABLES = {
     "fedr-table-2-models": DocumentTable("fedr-table-2", "full", fedr_models),
     "fedr-table-2-noge": DocumentTable("fedr-table-2", "full", fedr_noge),
     "fedr-table-2-graphs": DocumentTable("fedr-table-2", "full", fedr_graphs),
+    "fedr-noge-candidates": DocumentTable("fedr-noge-candidates", "full", noge_candidates),
+    "blp": DocumentTable("blp", "full", partial(described, "blp")),
+    "dkrl-table-1": DocumentTable("dkrl-table-1", "full", partial(described, "dkrl-table-1")),
+    "text-fusion": DocumentTable("text-fusion", "full", fused),
+    "dkrl-private": DocumentTable("dkrl-private", "full", private_texts),
+    "dkrl-epsilon": DocumentTable("dkrl-epsilon", "full", text_epsilon),
     "fedr-table-7": DocumentTable("fedr-table-7", "quick", fedr_table_7),
     "federation-gain": DocumentTable("federation-gain", "full", federation_gain),
     "fedr-fede-apart": DocumentTable("fedr-fede-apart", "full", fede_apart),
