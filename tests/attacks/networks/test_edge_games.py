@@ -1,4 +1,4 @@
-"""What ε of a mechanism is refuted and what stands: each game fails its mechanism if the noise is taken away."""
+"""Which claims are refuted and which stand: each mechanism fails its game if its noise is taken away."""
 
 from __future__ import annotations
 
