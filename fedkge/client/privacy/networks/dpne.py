@@ -14,7 +14,16 @@ from fedkge.client.networks.walk_matrix import walk_matrix
 from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism, Rows, laplace, uniform_directions
 from fedkge.client.privacy.normals import Keystream
 
-__all__ = ["DPNE", "SENSITIVITY", "AbsoluteDPNE", "NoisyWalks", "minimiser", "noise_rows", "unit_contexts"]
+__all__ = [
+    "DPNE",
+    "SENSITIVITY",
+    "AbsoluteDPNE",
+    "DescendedDPNE",
+    "NoisyWalks",
+    "minimiser",
+    "noise_rows",
+    "unit_contexts",
+]
 
 SENSITIVITY = sqrt(2)  # Δ of Lemma 1, which does not hold
 
@@ -67,9 +76,13 @@ class DPNE(EdgeMechanism):
 
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
         walks = walk_matrix(adjacency)
-        contexts = unit_contexts(walks, dim).contexts
-        noise = noise_rows(stream, adjacency.shape[0], dim, self.epsilon)
-        return minimiser(walks, contexts, noise, self.term)
+        return self.given(walks, unit_contexts(walks, dim).contexts, stream)
+
+    def given(self, walks: Any, contexts: Rows, stream: Keystream) -> Rows:
+        """The rows for an H that is known already."""
+        return minimiser(
+            walks, contexts, noise_rows(stream, len(contexts), contexts.shape[1], self.epsilon), self.term
+        )
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,29 @@ class AbsoluteDPNE(DPNE):
         _UNHIDDEN,
         _SENSITIVITY,
     )
+
+
+@dataclass(frozen=True)
+class DescendedDPNE(AbsoluteDPNE):
+    """The absolute term followed by gradient descent from the rows without noise, which stops too early.
+
+    A step moves rows by γ N, whatever is left of ⟨W, N⟩: γ decides how far rows are from the minimum.
+    """
+
+    name: ClassVar[str] = "DPNE, |term| by descent"
+    learning_rate: float = 0.015  # the paper's
+    steps: int = 400
+
+    def given(self, walks: Any, contexts: Rows, stream: Keystream) -> Rows:
+        noise = noise_rows(stream, len(contexts), contexts.shape[1], self.epsilon)
+        rows = given_contexts(walks, contexts, DPNE_RIDGE.vertices)
+        with same_bits():
+            gram = contexts.T @ contexts + DPNE_RIDGE.vertices * np.eye(contexts.shape[1])
+            target = walks @ contexts
+            for _ in range(self.steps):
+                slope = 2 * (rows @ gram - target) + np.sign((rows * noise).sum()) * noise
+                rows = rows - self.learning_rate * slope
+        return rows
 
 
 @dataclass(frozen=True)

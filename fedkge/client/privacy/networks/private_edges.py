@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.special import expit
 
 from fedkge.client.networks.blas_threads import same_bits
 from fedkge.client.networks.factors import factors_of
@@ -71,7 +72,7 @@ class RandomisedResponse(EdgeMechanism):
     @property
     def flip(self) -> float:
         """The probability of a lie."""
-        return 1 / (1 + exp(self.epsilon))
+        return float(expit(-self.epsilon))
 
     def answers(self, adjacency: Any, stream: Keystream) -> csr_matrix:
         """The network as it was told, (n, n) symmetric."""
