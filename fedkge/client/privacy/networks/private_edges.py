@@ -63,7 +63,9 @@ class RandomisedResponse(EdgeMechanism):
 
     Each bit is ε-DP by itself, so that vertices may answer for their own pairs and need trust nobody. The
     lies are taken out again on the mean (Qin et al., 2017; Imola et al., 2021): the matrix that is
-    embedded is an unbiased estimate of the adjacency, whose entries of the same kind are equal.
+    embedded is an unbiased estimate of the adjacency, each entry over the root of its two vertices' degrees.
+    To these the mean degree and four times the variance that lies add are added first: few lies, and degrees
+    count; many, and all vertices count alike. The four was chosen by scores on Cora and Wiki.
     """
 
     name: ClassVar[str] = "randomised response"
@@ -85,7 +87,22 @@ class RandomisedResponse(EdgeMechanism):
 
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
         told = self.answers(adjacency, stream)
-        return spectral_rows(self.unbiased(told), dim, told.shape[0])
+        size = told.shape[0]
+        estimate, weights = self.unbiased(told), 1 / np.sqrt(self.damped_degrees(told))
+
+        def times(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+            product: NDArray[np.float64] = weights * estimate.matvec(weights * vector.reshape(size))
+            return product
+
+        return spectral_rows(LinearOperator((size, size), matvec=times, dtype=np.float64), dim, size)
+
+    def damped_degrees(self, told: csr_matrix) -> NDArray[np.float64]:
+        """(n,) degrees as they are estimated, and on top of that what keeps them away from zero."""
+        flip, size = self.flip, told.shape[0]
+        degrees = self.unbiased(told).matvec(np.ones(size))
+        variance = size * flip * (1 - flip) / (1 - 2 * flip) ** 2
+        damped: NDArray[np.float64] = np.maximum(degrees, 1.0) + max(degrees.mean(), 1.0) + 4 * variance
+        return damped
 
     def unbiased(self, told: csr_matrix) -> LinearOperator:
         """(Ã − f) / (1 − 2 f) off the diagonal: its mean is the adjacency."""

@@ -10,12 +10,13 @@ import numpy as np
 from fedkge.attacks.networks.edge_game import Statistic, play
 from fedkge.attacks.networks.neighbours import Neighbours, distances, joined_stars, path_of_four, quiet_pair
 from fedkge.attacks.networks.told_apart import absolute_term, linear_term, noisy_walks, released_rows
+from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism
 from fedkge.client.privacy.networks.private_descent import PrivateDescent
 from fedkge.client.privacy.networks.private_edges import GaussianEdges, RandomisedResponse, TopEdges
 from fedkge.datasets import load_graph
 from fedkge.datasets.networks.network import edges_of
 from fedkge.seeding import draw
-from fedkge.simulations.studies.cells import Row, StudyCache, TableCell
+from fedkge.simulations.studies.cells import Key, Row, StudyCache, TableCell
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import Quantity, study
 
@@ -26,7 +27,7 @@ _GAMES: Mapping[str, Callable[[Neighbours, float, int], Statistic]] = {
     "DPNE, linear, one H": lambda pair, epsilon, dim: linear_term(pair, dim, epsilon),
     "DPNE, linear, own H": lambda pair, epsilon, dim: linear_term(pair, dim, epsilon, hidden=True),
 }
-_OURS = {
+_OURS: Mapping[str, Callable[[float], EdgeMechanism]] = {
     "randomised response": RandomisedResponse,
     "top edges": TopEdges,
     "Gaussian": GaussianEdges,
@@ -77,7 +78,7 @@ def _game(dataset: str, name: str, epsilon: float, draws: int, seed: int) -> Tab
             }
         ]
 
-    keys = {"network": dataset, "mechanism": name, "epsilon": epsilon, "seed": seed}
+    keys: dict[str, Key] = {"network": dataset, "mechanism": name, "epsilon": epsilon, "seed": seed}
     return TableCell(keys, measure, f"{draws} draws")
 
 
