@@ -170,7 +170,7 @@ class Model(ABC):
                 f"the rows that {cls.__name__} scores come out of an encoder, whose inputs were never sent"
             )
         rows = {cls.entity_table: entities, cls.relation_table: relations}
-        given = {name: rows[name] for name in cls.table_specs(settings)}
+        given = {name: rows[name] for name in cls.table_specs(settings) if name in rows}
         return cls(settings, given, np.ones(len(relations), dtype=np.float32))
 
     @classmethod

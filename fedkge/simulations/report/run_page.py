@@ -47,7 +47,14 @@ def run_page(run: RunFolder) -> Page:
             budget_section(run),
             Section(
                 "Tables",
-                tables=[scores_table(run), _parts(run), _clients(run), _phases(run), _failures(run)],
+                tables=[
+                    scores_table(run),
+                    *_tasks(run),
+                    _parts(run),
+                    _clients(run),
+                    _phases(run),
+                    _failures(run),
+                ],
             ),
             Section("How to check it", tables=[_hashes(run), _settings(run), _speed(run), _environment(run)]),
         ],
@@ -108,6 +115,33 @@ def _note(run: RunFolder) -> str:
     wider = any(block["protocol"]["candidates"] == "union" for block in filters.values())
     said = f"Ranked with {told}, where nothing else is said."
     return said + macro + (meaning if "all" in filters else "") + (union if wider else "")
+
+
+def _tasks(run: RunFolder) -> list[PageTable]:
+    """What vertex rows of networks are good for."""
+    tasks = run.summary.part("utility", "tasks")
+    rows = [
+        (
+            task,
+            metric,
+            figure(tasks.number(task, "mean", metric, "value"), 3),
+            interval(tasks.listed(task, "mean", metric, "interval"), 3),
+        )
+        for task in tasks.content
+        for metric in tasks.part(task, "mean").content
+    ]
+    reasons = [
+        f"client {client}: {reason}"
+        for task in tasks.content
+        for client, reason in tasks.part(task, "not possible").content.items()
+    ]
+    note = (
+        "Means over clients. Classes: a linear SVM on rows of unit length learns from a tenth of the "
+        "vertices, ten times. Links: a logistic regression on standardised Hadamard products learns from "
+        "half of the held-out edges. " + " ".join(reasons)
+    )
+    columns = ("task", "metric", "value", "95 % interval")
+    return [PageTable("Tasks on vertex rows", columns, rows, "llrr", note)] if tasks.content else []
 
 
 def _parts(run: RunFolder) -> PageTable:
