@@ -1,4 +1,4 @@
-"""The studies of DPNE: published numbers stand where they belong, and lemma and audit come out as they must."""
+"""The studies of DPNE: published numbers stand where they belong, lemma and audit come out as they must."""
 
 from __future__ import annotations
 

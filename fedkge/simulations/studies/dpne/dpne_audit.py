@@ -104,7 +104,10 @@ def _pair(dataset: str) -> Neighbours:
 
 @study([Quantity("measured", "measured"), Quantity("claimed", "at most, by Lemma 1")], within=("norm",))
 def lemma_1(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
-    """Lemma 1 of DPNE on networks of a few vertices: norms of M' − M for two steps, and of powers of P."""
+    """Lemma 1 of DPNE on networks of a few vertices: norms of M' − M for two steps, and of powers of P.
+
+    Nothing is drawn. Quick: the same.
+    """
     del scale, seeds
     pairs = {
         "path of 4": path_of_four(),

@@ -47,7 +47,10 @@ def classification(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
 
 @study(within=("scaling", "metric"), notes=_NOTES)
 def classification_by_width(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
-    """DPNE table 2: vertex classification on Wiki by width and ε. Quick: two widths, three ε, two runs."""
+    """DPNE table 2: vertex classification on Wiki by width and ε.
+
+    Ten runs. Quick: two widths, three ε, two runs.
+    """
     del seeds
     return _by_width(scale, "2", class_rows)
 
@@ -64,7 +67,10 @@ def links(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
 
 @study(within=("edges", "scaling", "metric"), notes=_NOTES)
 def links_by_width(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
-    """DPNE table 4: link prediction on Wiki by width and ε. Quick: two widths, three ε, two runs."""
+    """DPNE table 4: link prediction on Wiki by width and ε.
+
+    Ten runs. Quick: two widths, three ε, two runs.
+    """
     del seeds
     return _by_width(scale, "4", link_rows)
 
