@@ -47,8 +47,8 @@ _DIMS = {"small": 16, "Cora": 100}
 def edge_audit(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     """Lower bounds on ε (95 %, Clopper and Pearson) from a game over two networks that differ in one edge.
 
-    Full: 500 draws from either network, half of Cora's mechanisms by their exact likelihood ratio; and as
-    many to choose the threshold. Quick: 60 vertices, 200 draws.
+    Full: 60 vertices and Cora, 500 draws from either network, and as many to choose the threshold. Quick: 60
+    vertices, 200 draws.
     """
     draws = 500 if scale == "full" else 200
     for seed in seeds:
