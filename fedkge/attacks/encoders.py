@@ -95,7 +95,7 @@ class OwnEncoder:
             new = np.flatnonzero(places == UNKNOWN)
             places[new] = graph.num_entities + np.arange(len(new))
             labels = (*graph.entity_labels, *(f"\0{number}" for number in range(len(new))))
-            graph = replace(graph, entity_labels=labels)
+            graph = replace(graph, entity_labels=labels, classes=())
             table = parameters[kind.entity_table]
             table = np.concatenate([table, np.zeros((len(new), table.shape[1]), dtype=np.float32)])
             table[places] = entity.values

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedkge.datasets.graph import SPLITS
 from fedkge.datasets.labels import is_local
+from fedkge.datasets.networks.network_facts import NetworkFacts, network_facts
 from fedkge.datasets.split import Split
 from fedkge.datasets.triple_keys import Keys, distinct, triple_keys
 
@@ -94,6 +95,7 @@ class Audit:
     relation_overlap: tuple[tuple[float, ...], ...]
     relation_pairs: tuple[RelationPair, ...]
     degrees: tuple[tuple[int, int], ...]  # (lower bound of a power-of-two bin, entities in it)
+    network: NetworkFacts | None = None  # of edges without kinds
 
     def spread(self, count: str) -> tuple[float, float]:
         """Mean and sample standard deviation of a count over clients (Table 5 of the FedR paper)."""
@@ -130,7 +132,7 @@ class Audit:
             "symmetric relations are knowledge, but easy to answer"
             for split, leak in (("test", self.test), ("valid", self.valid))
             if leak.symmetric_share > LOUD
-        )
+        ) + (self.network.cautions if self.network else ())
 
     @property
     def judged(self) -> bool:
@@ -185,6 +187,7 @@ def audit(split: Split) -> Audit:
         relation_overlap=_overlap(split.relation_ids, len(split.relation_labels)),
         relation_pairs=tuple(_named(pair, split.relation_labels) for pair in pairs),
         degrees=_degrees(everything, len(split.entity_labels)),
+        network=network_facts(split.clients),
     )
 
 

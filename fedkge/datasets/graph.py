@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.datasets.lookup import Lookup
+from fedkge.datasets.networks.edge_counts import EdgeCounts
 from fedkge.errors import DataError
 
 __all__ = [
@@ -59,6 +60,8 @@ class KnowledgeGraph:
     features: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # "entity" -> (entities, w)
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "entity" -> a text each, or ""
     merged_labels: int = 0  # how many labels were another spelling (Unicode) of one that is here
+    classes: tuple[str, ...] = ()  # of a network: the class of each entity, or "" where it has none
+    edge_list: EdgeCounts | None = None  # of a network: what its file had
 
     def __post_init__(self) -> None:
         for split in SPLITS:
@@ -72,6 +75,9 @@ class KnowledgeGraph:
         object.__setattr__(self, "confidential", marks)
         object.__setattr__(self, "features", {kind: self._feature(kind) for kind in self.features})
         object.__setattr__(self, "texts", {kind: self._text(kind) for kind in self.texts})
+        object.__setattr__(self, "classes", tuple(self.classes))
+        if len(self.classes) not in (0, self.num_entities):
+            raise DataError(f"{self.name}: {len(self.classes)} classes for {self.num_entities} entities")
 
     def _feature(self, kind: str) -> NDArray[np.float32]:
         sizes = {"entity": self.num_entities, "relation": self.num_relations}
@@ -146,12 +152,14 @@ class KnowledgeGraph:
         confidential: Mapping[str, BoolArray] | None = None,
         features: Mapping[str, NDArray[np.float32]] | None = None,
         texts: Mapping[str, tuple[str, ...]] | None = None,
+        classes: Sequence[str] = (),
     ) -> KnowledgeGraph:
         """A graph whose triples are numbered already; a split that is absent is empty."""
         empty = np.empty((0, 3), dtype=np.int32)
         train, valid, test = (splits.get(split, empty) for split in SPLITS)
         labels = tuple(entity_labels), tuple(relation_labels)
-        return cls(name, *labels, train, valid, test, confidential or {}, features or {}, texts or {})
+        marks, rows, told = confidential or {}, features or {}, texts or {}
+        return cls(name, *labels, train, valid, test, marks, rows, told, classes=tuple(classes))
 
     def __getitem__(self, split: str) -> IntArray:
         if split not in SPLITS:
@@ -197,6 +205,10 @@ class KnowledgeGraph:
         """The texts of some entities and relations, as `features_of`."""
         chosen = {"entity": entities, "relation": relations}
         return {kind: tuple(texts[row] for row in chosen[kind]) for kind, texts in self.texts.items()}
+
+    def classes_of(self, entities: Sequence[int]) -> tuple[str, ...]:
+        """The classes of some entities, as `features_of`."""
+        return tuple(self.classes[row] for row in entities) if self.classes else ()
 
     @cached_property
     def true_tails(self) -> Lookup:

@@ -87,6 +87,7 @@ def hold_out(graph: KnowledgeGraph, entities: Entities, keep: bool = False) -> K
         {split: marks[part == number] for number, split in enumerate(SPLITS)} if graph.confidential else None,
         graph.features,
         graph.texts,
+        graph.classes,
     )
     require_train(held, f"{graph.name} without its held-out entities")
     return held

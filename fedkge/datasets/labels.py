@@ -71,8 +71,9 @@ def normalised(graph: KnowledgeGraph) -> KnowledgeGraph:
         confidential_marks,
         graph.features_of(*first),
         graph.texts_of(*first),
+        graph.classes_of(first[0]),
     )
-    return replace(one, merged_labels=merged)
+    return replace(one, merged_labels=merged, edge_list=graph.edge_list)
 
 
 def _merged(labels: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:

@@ -19,6 +19,9 @@ from fedkge.datasets.formats.container import ARCHIVES, Member, members
 from fedkge.datasets.formats.text import read_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 from fedkge.datasets.labels import normalised, respelt
+from fedkge.datasets.networks.edge_list import classes_beside, read_network
+from fedkge.datasets.networks.network import as_network
+from fedkge.datasets.networks.source import NetworkSource
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
 from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
@@ -74,6 +77,9 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     if text.partition(":")[0].casefold() == "synthetic":
         layout.refuse(origin)
         return spec.construct("dataset", "synthetic", Synthetic, spec.parse(text)[1]).build()
+    if text.partition(":")[0].casefold() == "network":
+        layout.refuse(origin)
+        return _load_network(spec.construct("dataset", "network", NetworkSource, spec.parse(text)[1]))
     if "/" in text or Path(text).suffix in (*_suffixes(), *ARCHIVES, ".gz"):
         raise DataError(
             f"{text}: no such file or folder; give a path that exists, or a name from 'fedkge data list'"
@@ -81,6 +87,12 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     loaded = _load_from_pykeen(text)
     layout.refuse(origin)
     return loaded
+
+
+def _load_network(source: NetworkSource) -> KnowledgeGraph:
+    if not source.graph:
+        return source.read()
+    return as_network(load_graph(source.graph), bool(source.directed))
 
 
 def load_graph(source: str | Path, columns: str | None = None, header: bool | None = None) -> KnowledgeGraph:
@@ -248,7 +260,9 @@ def _read_graph(
     splits = {split: readers[member.suffix].read(member, split, layout) for split, member in chosen.items()}
     files = _by_name(contents, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
-    return attach(KnowledgeGraph.from_labels(name, splits, *vocabulary), feature_files(contents))
+    graph = KnowledgeGraph.from_labels(name, splits, *vocabulary)
+    graph = replace(graph, classes=classes_beside(graph, contents))
+    return attach(graph, feature_files(contents))
 
 
 def _split_members(
@@ -281,6 +295,9 @@ def _split_members(
 def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
     paths = [locate(file) for file in dataset.files]
     verified = [member for path in paths for member in members(path)]
+    if dataset.is_network:
+        edges, classes = verified
+        return read_network(dataset.name, edges, classes)
     loaded = _read(_bare_name(paths[0]), verified, Layout())
     if isinstance(loaded, KnowledgeGraph):
         graph = dataset.renumber(loaded) if dataset.renumber else loaded

@@ -16,6 +16,7 @@ from fedkge.attacks.encoders import unscorable
 from fedkge.attacks.reconstruction.alignment import nearest, superpose
 from fedkge.attacks.reconstruction.relations import Inferred, RelationModel
 from fedkge.attacks.view import UNKNOWN, Rows, View
+from fedkge.client.models import MODELS
 from fedkge.errors import FedkgeError
 
 __all__ = [
@@ -98,6 +99,11 @@ def relation_model(view: View) -> tuple[RelationModel, Names]:
     """The relations that can be told apart, and their names: the colluders', else the server's own."""
     if why := unscorable(view.model):
         raise ImpossibleError(why)
+    if MODELS[view.model.name].relation_columns(view.model.dim) == 0:
+        raise ImpossibleError(
+            f"{view.model.name} has no relation rows, by which pairs would be told to be joined or not; the "
+            "attack on edges is membership"
+        )
     if view.handed:
         names = np.concatenate([other.relation.names for other in view.handed])
         values = np.concatenate([other.relation.values for other in view.handed])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedkge.client.models.bilinear import RESCAL, ComplEx, DistMult, QuatE
 from fedkge.client.models.convolution import ConvKB
 from fedkge.client.models.cooccurrence import NoGE
+from fedkge.client.models.factorization import DeepWalkMF
 from fedkge.client.models.kbgat import KBGAT
 from fedkge.client.models.model import Encoded, Keys, Model, TableSpec
 from fedkge.client.models.relational_convolutions import RGCN, CompGCN
@@ -21,6 +22,7 @@ from fedkge.client.models.text_encoders import (
     FusionDistMult,
 )
 from fedkge.client.models.translations import TransE, TransH, TransM, TransR
+from fedkge.client.models.walking import FirstOrder, SecondOrder, SkipGram
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import ModelSettings
 from fedkge.plugins import Registry
@@ -54,6 +56,10 @@ MODELS: Registry[type[Model]] = Registry(
         "Fusion": Fusion,
         "Fusion-DistMult": FusionDistMult,
         "Fusion-ComplEx": FusionComplEx,
+        "DeepWalkMF": DeepWalkMF,
+        "LINE-1": FirstOrder,
+        "LINE-2": SecondOrder,
+        "SkipGram": SkipGram,
     },
 )
 

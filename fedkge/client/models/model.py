@@ -73,6 +73,7 @@ class Model(ABC):
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
     operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]
+    whole_graph: ClassVar[bool] = False  # whether an edge reaches training by more than its own triple
     has_encoder: ClassVar[bool] = False  # whether `encode` is more than taking the tables
     row_wise: ClassVar[bool] = False  # whether `encode_rows` is cheaper than `encode`
     has_query: ClassVar[bool] = False  # whether it scores by a query and a comparison
@@ -192,7 +193,7 @@ class Model(ABC):
                 f"the rows that {cls.__name__} scores come out of an encoder, whose inputs were never sent"
             )
         rows = {cls.entity_table: entities, cls.relation_table: relations}
-        given = {name: rows[name] for name in cls.table_specs(settings)}
+        given = {name: rows[name] for name in cls.table_specs(settings) if name in rows}
         return cls(settings, given, np.ones(len(relations), dtype=np.float32))
 
     @classmethod
@@ -325,6 +326,10 @@ class Model(ABC):
     def relation(self) -> Tensor:
         """The relation rows that are scored."""
         return self.encode().relations
+
+    def entity_vectors(self) -> Floats:
+        """(entities, w) the rows that stand for entities in other tasks; by default those that are scored."""
+        return self.scored.entities
 
     # Decoder.
 

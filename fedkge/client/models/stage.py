@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.experiment import TrainingSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ def _nothing(rng: np.random.Generator) -> None:
     del rng
 
 
+def _itself(graph: KnowledgeGraph, rng: np.random.Generator) -> KnowledgeGraph:
+    del rng
+    return graph
+
+
 @dataclass(frozen=True)
 class Stage:
     """What is trained, how, and what is done to the model before and after."""
@@ -33,6 +39,7 @@ class Stage:
     before_scoring: bool = False  # trained whenever the server's rows are to be scored, and not in rounds
     begin: Callable[[np.random.Generator], None] = _nothing
     end: Callable[[np.random.Generator], None] = _nothing
+    seen: Callable[[KnowledgeGraph, np.random.Generator], KnowledgeGraph] = _itself  # what it is trained on
 
     @property
     def name(self) -> str:

@@ -274,6 +274,13 @@ class Mechanism(ABC):
             )
         if model.has_encoder:
             self.check_encoder(model)
+        if model.whole_graph:
+            raise SettingError(
+                f"privacy.dp.mode: {model.__name__} is trained on the network as a whole, where one edge "
+                "changes what many others say, so that clipping its own gradient does not bound it; take "
+                "LINE-1, whose edges count one by one, a mechanism for networks (docs/networks.md), or set "
+                'privacy.dp.mode = "off"'
+            )
         if settings.type != "negatives" or settings.max_gradient_norm is not None:
             raise SettingError(
                 'privacy.dp.mode: not yet with training.type = "KvsAll" or training.max_gradient_norm, where '

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedkge.client.kernels.arrays import Ids
 from fedkge.client.models.model import Model
 from fedkge.client.training.autograd import AutogradStep
+from fedkge.client.training.factor_step import FactorStep
 from fedkge.client.training.kvsall import KvsAllStep, QuestionSampler
 from fedkge.client.training.negatives import Batch, NegativeSampler
 from fedkge.client.training.optimizers import State
@@ -86,9 +87,10 @@ def train(
                 continue
             stage.begin(rng)
             if number == 0:
-                results.append(_train(stage.model, graph, rng, stage.training, epochs, optimizer, term, pool))
+                seen = stage.seen(graph, rng)
+                results.append(_train(stage.model, seen, rng, stage.training, epochs, optimizer, term, pool))
             else:
-                results.append(_train(stage.model, graph, rng, stage.training))
+                results.append(_train(stage.model, stage.seen(graph, rng), rng, stage.training))
             stage.end(rng)
     return results[0] if len(results) == 1 else _together(results)
 
@@ -168,7 +170,22 @@ def _against_all(
     return Work(len(sampler), lambda places: step(sampler.batch(places)), step.take_rate, step.state)
 
 
-TRAINING_TYPES = {"negatives": _with_negatives, "KvsAll": _against_all}
+def _factorised(
+    model: Model,
+    graph: KnowledgeGraph,
+    rng: np.random.Generator,
+    settings: TrainingSettings,
+    optimizer: State | None,
+    term: Term | None,
+    pool: Ids | None,
+) -> Work:
+    """A matrix of the whole graph."""
+    del rng, pool
+    step = FactorStep(model, graph, settings, optimizer, term)
+    return Work(step.samples, step, step.take_rate, step.state)
+
+
+TRAINING_TYPES = {"negatives": _with_negatives, "KvsAll": _against_all, "factorization": _factorised}
 
 
 def build_step(

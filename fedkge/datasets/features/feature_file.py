@@ -46,7 +46,7 @@ class FeatureFile:
 
 def is_feature_file(member: Member) -> bool:
     """Whether a file beside triples holds features, by its name: entity2text.txt, relation-texts.tsv."""
-    return any(member.stem == kind + name for kind in _KINDS for name in _BESIDE)
+    return any(member.stem == kind + name for kind in _KINDS for name in (*_BESIDE, "-classes"))
 
 
 def feature_files(contents: Sequence[Member]) -> list[FeatureFile]:

@@ -8,12 +8,19 @@ import numpy as np
 
 from fedkge.datasets.formats.text import write_pairs
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.networks.edge_list import CLASSES
 
 __all__ = ["write_features"]
 
 
 def write_features(folder: Path, graph: KnowledgeGraph) -> None:
-    """`entity-texts.tsv` and `entity-features.npz`, and the same of relations, where there are some."""
+    """`entity-texts.tsv` and `entity-features.npz`, and the same of relations, where there are some.
+
+    The classes of vertices are in `entity-classes.tsv`.
+    """
+    if graph.classes:
+        classes = zip(graph.entity_labels, graph.classes, strict=True)
+        write_pairs(folder / CLASSES, [pair for pair in classes if pair[1]])
     for kind, texts in graph.texts.items():
         pairs = [pair for pair in zip(graph.labels[kind], texts, strict=True) if pair[1]]
         write_pairs(folder / f"{kind}-texts.tsv", pairs)

@@ -22,6 +22,7 @@ PARTITIONERS: Registry[type[Partitioner]] = Registry(
             "relation": "relation:ByRelation",
             "cluster": "relation:Cluster",
             "dirichlet": "dirichlet:Dirichlet",
+            "edges": "edges:Edges",
             "overlap": "overlap:Overlap",
             "fedr": "fedr:FedRPartition",
             "fedr-legacy": "fedr:FedRLegacy",

@@ -158,6 +158,7 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         {split: marks[rows] for split, rows in parts.items()} if graph.confidential else None,
         graph.features_of(entities, relations),
         graph.texts_of(entities, relations),
+        graph.classes_of(entities),
     )
 
 

@@ -31,6 +31,7 @@ def show(audit: Audit, console: Console, brief: bool = False) -> None:
     """Print the tables, then the verdict."""
     if not brief:
         _show_counts(audit, console)
+        _show_network(audit, console)
         _show_clients(audit, console)
         _show_overlap(audit, console)
         _show_leakage(audit, console)
@@ -57,6 +58,24 @@ def _show_counts(audit: Audit, console: Console) -> None:
     for count in ("entities", "relations"):
         mean, deviation = audit.spread(count)
         console.print(f"{count} per client: {mean:.2f}±{deviation:.2f}")
+
+
+def _show_network(audit: Audit, console: Console) -> None:
+    facts = audit.network
+    if facts is None:
+        return
+    kind = {None: "network", True: "directed network", False: "undirected network"}[facts.directed]
+    console.print(
+        f"{kind}: {facts.edges:,} pairs of vertices are joined, {facts.both_ways:,} of them both ways; "
+        f"{facts.isolated:,} vertices have no edge"
+    )
+    rows = "" if facts.rows is None else f" of {facts.rows:,} rows of the edge list"
+    console.print(f"{facts.self_loops:,}{rows} are self-loops, {facts.repeated:,} repeat another one")
+    if facts.classes:
+        console.print(
+            f"{facts.classes:,} classes, the largest with {facts.largest_class:.1%} of the vertices; "
+            f"{facts.unclassified:,} vertices have none"
+        )
 
 
 def _show_clients(audit: Audit, console: Console) -> None:

@@ -110,7 +110,13 @@ def pooled(split: Split) -> Split:
         marks[name] = np.array([row in secret for row in rows], dtype=bool)  # to one client is to all
     marked = marks if any(graph.confidential for graph in split.clients) else None
     labels = split.entity_labels, split.relation_labels
-    graph = KnowledgeGraph.from_ids("client-0", *labels, arrays, marked)
+    class_of = {
+        label: kind
+        for client in split.clients
+        for label, kind in zip(client.entity_labels, client.classes, strict=False)
+    }
+    classes = [class_of.get(label, "") for label in split.entity_labels] if class_of else ()
+    graph = KnowledgeGraph.from_ids("client-0", *labels, arrays, marked, classes=classes)
     return Split.single(with_features_of(graph, split.clients))
 
 

@@ -32,6 +32,7 @@ from fedkge.simulations.runs.layout import divide, is_secure, lay_out, node_conf
 from fedkge.simulations.runs.run_folder import RunFolder, RunResult, is_run, result_of
 from fedkge.simulations.runs.tracking import check_trackers, tracked
 from fedkge.simulations.scoring.judge import judge
+from fedkge.simulations.scoring.network_tasks import network_tasks
 from fedkge.simulations.scoring.scores import Scores
 from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.storage import storage_errors
@@ -149,6 +150,10 @@ def _serve(
     _export(folder, states, experiment.data.clients, summary["utility"]["best_round"])
     judged = judge(folder, _shared_rows(experiment, folder, states, summary))
     _publish_scores(Records(folder), summary, judged, experiment.evaluation)
+    tasks = network_tasks(folder)
+    if tasks:
+        summary["utility"]["tasks"] = tasks
+        Records(folder).write_json("summary.json", summary)
     with storage_errors(folder):
         shutil.rmtree(folder / "clients")  # its states are no longer needed
     if experiment.adversary.attacks:

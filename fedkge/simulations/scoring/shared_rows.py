@@ -58,7 +58,7 @@ class SharedRows:
         held = {label: number for number, label in enumerate(graph.entity_labels)}
         new = [place for place, label in enumerate(self.labels) if label not in held]
         labels = (*graph.entity_labels, *(self.labels[place] for place in new))
-        wider = replace(graph, entity_labels=labels)
+        wider = replace(graph, entity_labels=labels, classes=())
         table = type(model).entity_table
         parameters = model.parameters | model.state_buffers
         if new:

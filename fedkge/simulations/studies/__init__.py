@@ -17,6 +17,7 @@ from fedkge.simulations.studies.dpkge.dpkge_active_audit import active_audit
 from fedkge.simulations.studies.dpkge.dpkge_attacker import attacker_ranks, neighbouring_graphs
 from fedkge.simulations.studies.dpkge.dpkge_audit import privacy_audit
 from fedkge.simulations.studies.dpkge.dpkge_clusters import clustering
+from fedkge.simulations.studies.dpne import dpne_audit, dpne_tables
 from fedkge.simulations.studies.encoder_leakage import encoder_leakage
 from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
 from fedkge.simulations.studies.fedr.fede_apart import fede_apart
@@ -68,6 +69,12 @@ RECIPES: dict[str, Recipe] = {
     "dkrl-epsilon": epsilon_of_texts,
     "dkrl-audit": text_audit,
     "dkrl-private": private_texts,
+    "dpne-table-1": dpne_tables.classification,
+    "dpne-table-2": dpne_tables.classification_by_width,
+    "dpne-table-3": dpne_tables.links,
+    "dpne-table-4": dpne_tables.links_by_width,
+    "dpne-audit": dpne_audit.edge_audit,
+    "dpne-lemma-1": dpne_audit.lemma_1,
     "membership": membership.tables,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,

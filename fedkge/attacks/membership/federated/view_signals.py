@@ -52,6 +52,9 @@ class Named:
 
 def signals_of(view: View, asked: Named, sight: Sight, rng: np.random.Generator) -> dict[str, Values]:
     """Every signal, under the relation rows of the view and under fitted ones."""
+    if MODELS[view.model.name].relation_columns(view.model.dim) == 0:  # edges of a network
+        nothing = np.empty((int(asked.kinds.max(initial=0)) + 1, 0), dtype=np.float32)
+        return _compared(view, asked, sight, nothing, asked.kinds)
     signals: dict[str, Values] = {}
     if sight.relation is not None:
         relation_rows = sight.relation.rows_of(asked.relations)

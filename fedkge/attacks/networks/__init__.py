@@ -1,0 +1,1 @@
+"""What released vertex rows tell of single edges: sensitivities, games between neighbouring networks."""

@@ -1,0 +1,1 @@
+"""Networks: graphs whose edges have no kinds, and whose vertices may have classes."""

@@ -1,0 +1,119 @@
+"""Networks among clients: secure and open sums agree, tasks are reported, edges are attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fedkge.attacks.findings import Finding
+from fedkge.experiment import Experiment
+from fedkge.simulations.report import write_report
+from fedkge.simulations.runs.attacking import attack_run
+from fedkge.simulations.runs.run import RunResult, run
+from fedkge.simulations.scoring.network_tasks import LINKS, VERTICES
+
+NETWORK = (
+    "data.partition=edges",
+    "model.name=DeepWalkMF",
+    "model.dim=8",
+    'model.options.solver="als"',
+    "training.local_epochs=1",
+    "federation.strategy=FedE",
+    "federation.rounds=2",
+    "federation.evaluate_every=2",
+)
+
+
+def blocks(folder: Path, classes: str = "xy") -> Path:
+    """Two blocks of thirty vertices, joined inside, each of a class."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    pairs = [
+        (i, j) for i in range(60) for j in range(i) if rng.random() < (0.3 if i // 30 == j // 30 else 0.02)
+    ]
+    (folder / "edges.tsv").write_text("".join(f"v{i}\tv{j}\n" for i, j in pairs))
+    (folder / "classes.tsv").write_text("".join(f"v{i}\t{classes[i // 30]}\n" for i in range(60)))
+    return folder
+
+
+def ran(experiment: Experiment, out: Path) -> RunResult:
+    return run(experiment, out)
+
+
+def test_a_federated_factorisation_is_the_same_under_secure_aggregation(
+    secret: Callable[..., Experiment], data_folder: Path, tmp_path: Path
+) -> None:
+    """Edges of Cora among three clients, vertex rows shared as in FedE: equal to rounding, in every row."""
+    changes = ("data.dataset=Cora", "privacy.union=plain", "privacy.min_holders=1", *NETWORK)
+    folders = [
+        ran(secret(*changes, f"privacy.secure_aggregation={how}"), tmp_path / how).folder
+        for how in ("true", "false")
+    ]
+    for client in range(3):
+        masked, plain = (
+            load_file(folder / "embeddings" / f"client-{client}.safetensors") for folder in folders
+        )
+        assert np.abs(plain["entity"]).max() > 0.1
+        for name in ("entity", "context"):
+            np.testing.assert_allclose(masked[name], plain[name], atol=1e-5)
+
+
+def test_a_run_says_what_vertex_rows_are_good_for(tiny: Callable[..., Experiment], tmp_path: Path) -> None:
+    result = ran(tiny(f"data.dataset={blocks(tmp_path / 'net')}", *NETWORK), tmp_path / "run")
+    tasks = result.summary["utility"]["tasks"]
+    accuracy = tasks[VERTICES]["mean"]["accuracy"]
+    assert accuracy["value"] > 0.75
+    assert accuracy["interval"][0] < accuracy["value"] < accuracy["interval"][1]
+    assert set(tasks[LINKS]["mean"]) == {"accuracy", "AUC", "macro F1"}
+    assert set(tasks[VERTICES]["clients"]) == {"0", "1", "2"}
+    write_report([result.folder])
+    page = (result.folder / "report.html").read_text()
+    assert "Tasks on vertex rows" in page
+    assert "vertex classification" in page
+
+
+def test_what_cannot_be_asked_is_said_and_the_run_is_kept(
+    tiny: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    net = blocks(tmp_path / "net", classes="xx")
+    changes = [*NETWORK, "data.partition=edges:valid=0,test=0"]
+    tasks = ran(tiny(f"data.dataset={net}", *changes), tmp_path / "run").summary["utility"]["tasks"]
+    assert not tasks[VERTICES]["mean"]
+    assert "one class among the vertices" in tasks[VERTICES]["not possible"]["0"]
+    assert "0 edges to test are too few" in tasks[LINKS]["not possible"]["2"]
+    assert "not possible" not in tasks[LINKS]["mean"]
+
+
+def test_graphs_with_kinds_of_edges_have_no_such_tasks(
+    tiny: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    small = "data.dataset=synthetic:entities=40,relations=4,triples=160"
+    assert "tasks" not in ran(tiny(small, "federation.rounds=1"), tmp_path / "run").summary["utility"]
+
+
+@pytest.mark.parametrize("model", ["DeepWalkMF", "LINE-1"])
+def test_edges_of_uploads_are_told_from_held_out_ones(
+    model: str, tiny: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    """A network has no relation rows, and none have to be guessed."""
+    changes = [change for change in NETWORK if "solver" not in change or model == "DeepWalkMF"]
+    experiment = tiny(
+        f"data.dataset={blocks(tmp_path / 'net')}",
+        *changes,
+        f"model.name={model}",
+        "data.partition=edges:valid=0.1,test=0.4",
+        "adversary.record=every",
+        "adversary.attacks=[]",
+    )
+    folder = ran(experiment, tmp_path / "run").folder
+    found = [each for each in attack_run(folder, ["membership"]) if each.metric == "auc" and each.possible]
+    assert {each.target for each in found} >= {0, 1, 2}
+    assert not any("fitted" in each.regime for each in found)
+    if model == "DeepWalkMF":
+        best: Finding = max(found, key=lambda each: each.value or 0.0)
+        assert best.low is not None
+        assert best.low > 0.5
