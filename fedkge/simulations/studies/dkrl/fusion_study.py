@@ -26,7 +26,7 @@ FUSED: Mapping[str, Reader] = {
     seeds={"quick": 1, "full": 3},
     notes=(
         "The usual split of WN18RR: every entity is trained. TransE decodes all rows, trained alike: 128 "
-        "dimensions, 256 negatives for a batch, Adam at 0.001, at most 20 epochs, the best by validation.",
+        "dimensions, 256 negatives for a batch, Adam at 0.001, at most 40 epochs, the best by validation.",
     ),
 )
 def fusion(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
