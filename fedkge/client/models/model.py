@@ -67,9 +67,7 @@ class Model(ABC):
     relation_width: ClassVar[int] = 1
     entity_table: ClassVar[str] = "entity"  # the tables that are scored where nothing is encoded
     relation_table: ClassVar[str] = "relation"
-    own_weights: ClassVar[
-        tuple[str, ...]
-    ] = ()  # weights that mean something to one client alone; never shared
+    own_weights: ClassVar[tuple[str, ...]] = ()  # those that mean something to one client alone, never shared
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
     operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]

@@ -44,16 +44,17 @@ def naive_gradients(model: Model, objective: Objective, batch: Batch) -> list[np
     found = []
     for i in range(len(batch.anchors)):
         gradient, _ = autograd(model, objective, single(batch, i))
-        found.append(np.concatenate([gradient["entity"].ravel(), gradient["relation"].ravel()]))
+        found.append(np.concatenate([gradient[name].ravel() for name in model.tables]))
     return found
 
 
 def summed(model: Model, gradients: TripleGradients) -> np.ndarray:
     """Σ over the batch, as one long vector."""
-    entity, relation = model.tables.values()
-    rows = gradients.entity_sums(entity).rows(np.arange(len(entity), dtype=np.int32))
-    kinds = gradients.relation_sums(len(relation)).rows(np.arange(len(relation), dtype=np.int32))
-    return np.concatenate([rows.ravel(), kinds.ravel()])
+    sums = {"entity": gradients.entity_sums(model.tables["entity"])}
+    if "relation" in model.tables:
+        sums["relation"] = gradients.relation_sums(len(model.relation))
+    every = {name: np.arange(len(table), dtype=np.int32) for name, table in model.tables.items()}
+    return np.concatenate([sums[name].rows(every[name]).ravel() for name in model.tables])
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))

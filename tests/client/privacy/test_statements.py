@@ -23,6 +23,7 @@ def naive_statements(model: Model, objective: Objective, batch: Batch) -> list[n
         one = single(batch, i)
         entity = model.entity.double().requires_grad_()
         relation = model.relation.double().requires_grad_()
+        tables = [entity, relation][: len(model.tables)]  # a model of networks has no relation rows
         candidates = torch.from_numpy(one.candidates.astype(np.int64))
         kept, r = entity[int(one.anchors[0])][None, None], relation[int(one.relations[0])][None, None]
         offered = entity[candidates.clamp(min=0)]
@@ -32,7 +33,7 @@ def naive_statements(model: Model, objective: Objective, batch: Batch) -> list[n
         loss = loss_per_triple(objective.loss, shifted, objective.margin, objective.temperature).sum()
         (slopes,) = torch.autograd.grad(loss, shifted)
         for j in range(candidates.shape[1]):
-            parts = torch.autograd.grad(scores[0, j], (entity, relation), retain_graph=True)
+            parts = torch.autograd.grad(scores[0, j], tables, retain_graph=True)
             slope = 0.0 if candidates[0, j] < 0 else float(slopes[0, j])
             found.append(slope * np.concatenate([part.numpy().ravel() for part in parts]))
     return found
