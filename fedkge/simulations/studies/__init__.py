@@ -23,6 +23,7 @@ from fedkge.simulations.studies.fedr import fedr_figures, fedr_tables
 from fedkge.simulations.studies.fedr.fede_apart import fede_apart
 from fedkge.simulations.studies.fedr.federation_gain import federation_gain
 from fedkge.simulations.studies.fedr.noge_candidates import noge_candidates
+from fedkge.simulations.studies.fedr.noge_graphs import noge_graphs
 from fedkge.simulations.studies.fedr.reconstruction_study import reconstruction_tables
 from fedkge.simulations.studies.fedr.three_answers import three_answers
 from fedkge.simulations.studies.kg_mia import membership_study as membership
@@ -44,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
     "fedr-figure-3": fedr_figures.rounds_to_target,
     "fedr-figure-4": fedr_figures.loss_curves,
     "fedr-noge-candidates": noge_candidates,
+    "fedr-noge-graphs": noge_graphs,
     "fedr-fede-apart": fede_apart,
     "federation-gain": federation_gain,
     "fedr-reconstruction": reconstruction_tables,

@@ -13,7 +13,7 @@ from fedkge.server.privacy import check_privacy
 from fedkge.simulations.runs.run import divide, run
 from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.studies.cells import StudyCache, TableCell
-from fedkge.simulations.studies.fedr import fedr_figures, fedr_runs, fedr_tables, noge_candidates
+from fedkge.simulations.studies.fedr import fedr_figures, fedr_runs, fedr_tables, noge_candidates, noge_graphs
 from fedkge.simulations.studies.fedr.fedr_runs import (
     CLIENTS,
     DATASETS,
@@ -158,6 +158,18 @@ def test_noge_is_trained_as_the_authors_code_does():
     assert (training.label_smoothing, training.label_spread, training.max_gradient_norm) == (0.1, "one", 0.5)
     assert experiment.federation.sync == "at-evaluation"
     assert (training.local_epochs, experiment.federation.rounds, experiment.model.dim) == (3, 300, 128)
+
+
+def test_shortened_federations_take_their_mean_before_they_end():
+    """Shared rows of NoGE meet when clients validate, so a run without a validation would share nothing."""
+    for scale, rounds in (("quick", (2,)), ("full", (10, 6))):
+        assert len(noge_graphs.noge_graphs.cells(scale, [0])) == 3 * len(rounds)
+    for dataset, rounds in noge_graphs.ROUNDS.items():
+        run = noge_graphs.Shortened(
+            dataset, "fedr", 5, "NoGE", "FedE", "full", 0, rounds
+        ).experiment.federation
+        assert (run.rounds, run.sync) == (rounds, "at-evaluation")
+        assert run.rounds > run.evaluate_every
 
 
 def test_kbgat_has_the_authors_weight_decay_and_schedule_at_full_scale_alone():

@@ -20,7 +20,17 @@ from fedkge.simulations.studies.fedr.fedr_runs import (
 from fedkge.simulations.studies.scale import Scale
 from fedkge.simulations.studies.study import study
 
-__all__ = ["FEDR_NOTES", "client_statistics", "federations", "link_prediction", "scores", "three_clients"]
+__all__ = [
+    "FEDR_NOTES",
+    "NOGE_NOTES",
+    "SEEDS",
+    "client_statistics",
+    "federations",
+    "link_prediction",
+    "printed_scores",
+    "scores",
+    "three_clients",
+]
 
 METRICS = ("mrr", "hits@1", "hits@3", "hits@10")
 FEDR_NOTES = (
@@ -71,7 +81,7 @@ def link_prediction(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
     rate 0.003 instead of 0.001.
     """
     for federation in federations(scale, seeds, STRATEGIES):
-        yield scores(federation, _printed("2", federation, ["mrr"]))
+        yield scores(federation, printed_scores("2", federation, ["mrr"]))
 
 
 @study(within=("metric",), seeds=SEEDS, notes=(*FEDR_NOTES, *KBGAT_NOTES))
@@ -89,7 +99,7 @@ def three_clients(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]:
             for strategy in STRATEGIES:
                 for seed in seeds:
                     federation = FedRFederation("DDB14", partition_name, 3, model, strategy, scale, seed)
-                    yield scores(federation, _printed("7", federation, METRICS))
+                    yield scores(federation, printed_scores("7", federation, METRICS))
 
 
 @study(
@@ -110,7 +120,8 @@ def client_statistics(scale: Scale, seeds: Sequence[int]) -> Iterator[TableCell]
                     yield _statistics(dataset, name, clients, seed)
 
 
-def _printed(table: str, federation: FedRFederation, metrics: Sequence[str]) -> dict[str, float | None]:
+def printed_scores(table: str, federation: FedRFederation, metrics: Sequence[str]) -> dict[str, float | None]:
+    """What the paper prints of a federation."""
     names = ("dataset", "clients", "model", "strategy")
     keys = {name: federation.keys[name] for name in names}
     return {metric: NUMBERS.get(table, metric, **keys) for metric in metrics}
