@@ -175,7 +175,11 @@ def test_an_experiment_names_features_below_the_data_folder(
         ("t.tsv", "ann\tAnn\n".encode("utf-16-le"), ["zero bytes", "UTF-16", "convert"]),
         ("t.tsv", bytes(range(256)), ["line 2", "is not UTF-8"]),
         ("t.tsv", b"\x00\x01\tb\x00\n", ["zero bytes", "binary"]),
-        ("t.tsv.gz", gzip.compress(b"ann\tAnn\n" * 99, mtime=0)[:-9], ["t.tsv.gz", "cannot be read", "copy it again"]),
+        (
+            "t.tsv.gz",
+            gzip.compress(b"ann\tAnn\n" * 99, mtime=0)[:-9],
+            ["t.tsv.gz", "cannot be read", "copy it again"],
+        ),
         ("t.tsv.gz", b"ann\tAnn\n", ["t.tsv.gz", "cannot be read"]),
         ("t.npz.gz", gzip.compress(b"PK\x03\x04 cut", mtime=0), ["t.npz", "expected an .npz"]),
         (

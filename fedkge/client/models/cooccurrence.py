@@ -114,12 +114,10 @@ class NoGE(QuatE):
         return Encoded(rows[:count], torch.cat(encoded, dim=1) if len(encoded) > 1 else encoded[0])
 
     def score(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        return super().score(h, r[..., : self.settings.dim], t)
+        return (self.query_tail(h, r) * t).sum(-1)
 
     def score_head(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
-        if not self.options.inverse_relations:
-            return self.score(h, r, t)
-        return super().score(t, r[..., self.settings.dim :], h)
+        return (self.query_head(t, r) * h).sum(-1)
 
     def query_tail(self, h: Tensor, r: Tensor) -> Tensor:
         return self._regularised(super().query_tail(h, r[..., : self.settings.dim]))
@@ -137,9 +135,10 @@ class NoGE(QuatE):
         return self.query_tail(rows, asked)  # all at once: the product's statistics are those of a batch
 
     def _regularised(self, product: Tensor) -> Tensor:
+        rows = product.flatten(end_dim=-2)
         if self.options.product_norm:
-            product = self._normalised("product", product)
-        return self.dropout(product, self.options.dropout)
+            rows = self._normalised("product", rows)
+        return self.dropout(rows, self.options.dropout).view_as(product)
 
     def _normalised(
         self, part: str, rows: Tensor, scale: Tensor | None = None, shift: Tensor | None = None

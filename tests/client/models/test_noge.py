@@ -15,8 +15,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits as cross_entrop
 
 from fedkge.client.models import MODELS, build_model
 from fedkge.client.models.cooccurrence import NoGE, cooccurrence
+from fedkge.client.training.autograd import AutogradStep
 from fedkge.client.training.kvsall import KvsAllStep, QuestionSampler
 from fedkge.client.training.loop import train
+from fedkge.client.training.negatives import NegativeSampler
 from fedkge.client.training.ranks import rank
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
@@ -213,6 +215,34 @@ def test_ranking_uses_what_training_kept_and_changes_nothing(graph, inverse):
     np.testing.assert_array_equal(restored.scores_of(*graph.test.T), model.scores_of(*graph.test.T))
     forgetful = NoGE.restore(model.settings, graph, model.parameters)
     assert not np.array_equal(forgetful.scores_of(*graph.test.T), model.scores_of(*graph.test.T))
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_a_score_is_what_its_question_is_ranked_by(graph, inverse):
+    """The norm of the product counts in both; without it the order of candidates would be another."""
+    model, _ = trained(graph, product_norm=True, inverse_relations=inverse)
+    heads, relations, tails = graph.test.T.copy()
+    entities, kinds = model.encode()
+    asked = (
+        model.query_tail(entities[heads], kinds[relations]),
+        model.query_head(entities[tails], kinds[relations]),
+    )
+    for query, candidates, asks_tail in zip(asked, (tails, heads), (True, False), strict=True):
+        expected = (query * entities[candidates]).sum(-1).detach().numpy()
+        found = model.scores_of(heads, relations, tails, asks_tail=asks_tail)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_plain_torch_trains_with_dropout_and_the_norm_of_the_product(graph):
+    """As other devices do it: the statistics of the product move, and another generator drops others."""
+    settings = TrainingSettings(loss="logistic", optimizer="SGD", learning_rate=0.1)
+    batch = NegativeSampler(graph, settings).batch(np.arange(20), np.random.default_rng(0))
+    losses = []
+    for seed in (0, 0, 1):
+        model = build_model(ModelSettings(name="NoGE", dim=8, options={"product_norm": True}), graph, 0)
+        losses.append(AutogradStep(model, settings, rng=np.random.default_rng(seed))(batch))
+        assert np.abs(model.state_buffers["product_mean"]).max() > 0
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_it_learns_what_it_is_asked(graph):
