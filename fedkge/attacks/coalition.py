@@ -100,8 +100,8 @@ def _check(run: RecordedRun, colluders: Sequence[int], leak_ratio: float) -> Non
         )
     if not run.shared:
         raise InputError(
-            f"{run.folder}: {run.experiment.federation.strategy} sends no embeddings, so its server "
-            "has no view to attack; record a run of FedE, FedR or FedER"
+            f"{run.folder}: {run.experiment.federation.strategy} sends no rows of entities or relations, so "
+            "its server has no view that attacks look at; record a run of FedE, FedR or FedER"
         )
 
 

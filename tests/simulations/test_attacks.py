@@ -75,15 +75,23 @@ def metric(findings: list[Finding], name: str, view: str, target: int) -> Findin
     return found
 
 
-@pytest.mark.parametrize("strategy", ["Local", "Central"])
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("Local", "Local sends no embeddings"),
+        ("Central", "Central sends no embeddings"),
+        ("FedAvg", "FedAvg sends weights alone"),
+    ],
+)
 def test_a_run_that_sends_no_embeddings_can_stand_beside_attacked_ones(
-    strategy: str, tiny: Tiny, out: Path
+    strategy: str, why: str, tiny: Tiny, out: Path
 ) -> None:
     attacked = ("adversary.record=last", 'adversary.attacks=["reconstruction"]', "adversary.colluders=[0]")
-    result = runs.run(tiny(f"federation.strategy={strategy}", *attacked), out)
+    weights = ["model.name=R-GCN"] if strategy == "FedAvg" else []
+    result = runs.run(tiny(f"federation.strategy={strategy}", *weights, *attacked), out)
     found = pd.read_csv(out / "findings.csv")
     assert (found["value"] == "not possible").all()
-    assert found["note"].str.contains(f"{strategy} sends no embeddings").all()
+    assert found["note"].str.contains(why).all()
     assert set(result.summary["leakage"]["reconstruction"]) == set(PROTOCOLS)
 
 
@@ -318,7 +326,7 @@ def test_bad_input_is_one_line_that_names_the_remedy(fede: RecordedRun, tiny: Ti
     with pytest.raises(SettingError, match=r"adversary\.leak_ratio: expected a number above 0"):
         tiny("adversary.leak_ratio=0.0")
     local = recorded(tmp_path / "local", "federation.strategy=Local", "adversary.record=last", *PLAIN)
-    with pytest.raises(InputError, match="sends no embeddings"):
+    with pytest.raises(InputError, match="sends no rows"):
         attack_run(local.folder)
 
 

@@ -15,6 +15,7 @@ from fedkge.experiment import AdversarySettings, Experiment, options_of
 from fedkge.seeding import draw
 from fedkge.server.records import Records
 from fedkge.simulations.runs.run_folder import RunFolder, result_of
+from fedkge.strategy import shared_by
 
 __all__ = ["attack_run", "check_attacks", "nothing_to_attack", "publish"]
 
@@ -87,8 +88,10 @@ def attack_run(
 
 
 def nothing_to_attack(experiment: Experiment) -> list[Finding]:
-    """What to say of a run whose strategy sends no embeddings, so that it can stand beside others."""
+    """What to say of a run whose strategy sends no rows, so that it can stand beside others."""
     why = f"{experiment.federation.strategy} sends no embeddings: the server has nothing to attack"
+    if shared_by(experiment.federation):
+        why = f"{experiment.federation.strategy} sends weights alone, and the attacks here look at rows"
     return [
         Finding(name, protocol, "none", "server", "", 0.0, None, "", "any", None, note=why)
         for name in experiment.adversary.attacks

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkge.attacks.behaviours.acting_server import ActingServer
 from fedkge.attacks.behaviours.tampering import Tampering
-from fedkge.attacks.recorded_run import keep_states
+from fedkge.attacks.recorded_run import RecordedRun, keep_states
 from fedkge.client.models import MODELS
 from fedkge.client.participant import APART
 from fedkge.client.state import StateFiles
@@ -36,7 +36,6 @@ from fedkge.simulations.scoring.network_tasks import network_tasks
 from fedkge.simulations.scoring.scores import Scores
 from fedkge.simulations.scoring.shared_rows import SharedRows
 from fedkge.storage import storage_errors
-from fedkge.strategy import shared_by
 
 __all__ = ["RunResult", "divide", "plan_file", "result_of", "resume", "run", "run_or_resume"]
 
@@ -157,8 +156,8 @@ def _serve(
     with storage_errors(folder):
         shutil.rmtree(folder / "clients")  # its states are no longer needed
     if experiment.adversary.attacks:
-        sends = shared_by(experiment.federation)
-        summary = publish(folder, attack_run(folder) if sends else nothing_to_attack(experiment))
+        has_view = RecordedRun(folder).shared
+        summary = publish(folder, attack_run(folder) if has_view else nothing_to_attack(experiment))
     write_report([folder])
     return RunResult(folder, summary)
 
