@@ -193,6 +193,15 @@ def text_epsilon() -> Rows:
         yield [f"{row['sigma']:g}", row["batch_divided"], *numbers]
 
 
+def text_audit() -> Rows:
+    yield ["mode", "triples of a step", "server", "σ", "ε", "ε is at least", "verdict"]
+    frame = kept("dkrl-audit", "full").frame
+    for (mode, batch, server, sigma), rows in frame.groupby(["mode", "batch", "server", "sigma"], sort=False):
+        best = rows.loc[rows["at_least"].idxmax()]
+        spent = f"{best['epsilon']:.2f} {best['epsilon_is']}"
+        yield [f"`{mode}`", batch, server, f"{sigma:g}", spent, f"{best['at_least']:.2f}", best["verdict"]]
+
+
 def fedr_table_1() -> Rows:
     yield ["FB15k-237, FedE", "ERR measured", "ERR published", "TRR measured", "TRR published"]
     for ratio in (0.3, 0.5, 1.0):
@@ -501,6 +510,7 @@ TABLES = {
     "dkrl-table-1": DocumentTable("dkrl-table-1", "full", partial(described, "dkrl-table-1")),
     "text-fusion": DocumentTable("text-fusion", "full", fused),
     "dkrl-private": DocumentTable("dkrl-private", "full", private_texts),
+    "dkrl-audit": DocumentTable("dkrl-audit", "full", text_audit),
     "dkrl-epsilon": DocumentTable("dkrl-epsilon", "full", text_epsilon),
     "fedr-table-7": DocumentTable("fedr-table-7", "quick", fedr_table_7),
     "federation-gain": DocumentTable("federation-gain", "full", federation_gain),
