@@ -129,10 +129,16 @@ class PrivacyAccount:
         self.epochs = settings.local_epochs  # in one round
         self._said: set[str] = set()
         self._say(mechanism.check_delta(graph))
+        self.sigma = dp.sigma  # noise per sensitivity
         if dp.target_epsilon is not None:
-            sigma = mechanism.sigma_within(dp.target_epsilon, self.plan, rounds * self.epochs, self.delta)
+            self.sigma = mechanism.sigma_within(
+                dp.target_epsilon, self.plan, rounds * self.epochs, self.delta
+            )
             budget = dp.target_epsilon if dp.budget is None else min(dp.budget, dp.target_epsilon)
-            dp = dp.model_copy(update={"sigma": sigma, "budget": budget})
+            changes = (
+                {"budget": budget} if mechanism.released_once else {"sigma": self.sigma, "budget": budget}
+            )
+            dp = dp.model_copy(update=changes)
         self.dp = dp
         self.mechanism = mechanism_of(dp)
         self.rounds = rounds
