@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -150,7 +150,7 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         h, r, t = graph.triples[part].T
         return np.stack([entity[h], relation[r], entity[t]], axis=1)
 
-    return KnowledgeGraph.from_ids(
+    client = KnowledgeGraph.from_ids(
         f"client-{number}",
         (graph.entity_labels[i] for i in entities),
         (graph.relation_labels[i] for i in relations),
@@ -160,6 +160,9 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         graph.texts_of(entities, relations),
         graph.classes_of(entities),
     )
+    if graph.edge_list is None:
+        return client
+    return replace(client, edge_list=graph.edge_list.part(client.num_triples))
 
 
 def _local(ids: IntArray, size: int) -> tuple[list[int], IntArray]:
