@@ -77,6 +77,7 @@ def divided(
         _client(graph, number, rows, part)
         for number, (rows, part) in enumerate(zip(assignment, parts, strict=True))
     )
+    _warn_of_isolated(graph)
     lost = graph.num_triples - len(np.unique(np.concatenate(assignment)))
     name = f"{graph.name}-{len(graphs)}"
     labels = graph.entity_labels, graph.relation_labels
@@ -136,6 +137,18 @@ def _warn_of_duplicates(graph: KnowledgeGraph) -> None:
             "%s: %d triples repeat another, and leak where one copy is held out; remove them first",
             graph.name,
             repeated,
+        )
+
+
+def _warn_of_isolated(graph: KnowledgeGraph) -> None:
+    """Of a network: vertices without an edge go to nobody."""
+    isolated = graph.num_entities - len(np.unique(graph.triples[:, [0, 2]]))
+    if graph.edge_list is not None and isolated:
+        _log.warning(
+            "%s: %d of %d vertices have no edge, and are with no client",
+            graph.name,
+            isolated,
+            graph.num_entities,
         )
 
 
