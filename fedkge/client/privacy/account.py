@@ -34,6 +34,7 @@ from fedkge.client.privacy.accountant import (
 )
 from fedkge.client.privacy.epoch_plan import Stretch
 from fedkge.client.privacy.mechanism import mechanism_of
+from fedkge.client.privacy.mode import DPMode
 from fedkge.client.privacy.networks.release import Release
 from fedkge.client.privacy.normals import SECRET_BYTES, derived
 from fedkge.client.privacy.training import PrivateResult, train_privately
@@ -144,6 +145,8 @@ class PrivacyAccount:
         self.rounds = rounds
         self.charges = self._load()
         self._check_units()
+        if self.delta == 0 and any(isinstance(event, Event) for event in self.ledger.events):
+            self.delta = DPMode.default_delta(mechanism, graph)  # earlier runs need one
         self._room: dict[tuple[PrivacyLedger, float], int] = {}
         if self.charges and not self._affords(self._last_round()):
             self._say(self._why_spared(self._last_round()))

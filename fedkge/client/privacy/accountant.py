@@ -135,15 +135,14 @@ def _event_of(numbers: Sequence[float]) -> Spent:
 def epsilon(events: Iterable[Spent], delta: float, accountant: Accountant = "prv") -> float:
     """The ε that the events amount to at δ; no events cost nothing, and what has no δ adds its ε.
 
-    δ may be 0: then steps with normal noise have no bound.
+    δ may be 0 where nothing needs more.
     """
     if accountant not in ACCOUNTANTS:
         raise UnknownNameError("accountant", accountant, ACCOUNTANTS)
     events = tuple(events)
     pure, spent = _pure(events), _together(events)
-    if delta == 0:
-        return inf if spent else pure
-    _check_delta(delta)
+    if spent or delta != 0:
+        _check_delta(delta)
     return pure + (max(0.0, ACCOUNTANTS[accountant](spent, delta)) if spent else 0.0)
 
 

@@ -102,6 +102,14 @@ def test_a_lifetime_budget_is_not_spent_twice(tmp_path: Path, caplog: pytest.Log
     assert made.spent() == 3.0
 
 
+def test_a_release_without_delta_is_added_to_what_needs_one(tmp_path: Path) -> None:
+    products(account(tmp_path, "gaussian-edges"), 1)
+    after = account(tmp_path, "randomised-response", run="another")
+    products(after, 1)
+    assert 5.9 < after.spent() < 6.1
+    assert 0 < after.report()["delta"] < 1 / len(NET.train)
+
+
 def test_what_is_released_does_not_depend_on_the_width(tmp_path: Path) -> None:
     for mode, charges in (("randomised-response", 1), ("dpne", 2)):
         products(account(tmp_path / mode, mode, run="one"), 1)
