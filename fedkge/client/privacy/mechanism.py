@@ -153,8 +153,8 @@ class Mechanism(DPMode):
             raise SettingError(
                 f"privacy.dp.mode: {model.__name__} is trained on the network as a whole, where one edge "
                 "changes what many others say, so that clipping its own gradient does not bound it; take "
-                "LINE-1, whose edges count one by one, a mechanism for networks (docs/networks.md), or set "
-                'privacy.dp.mode = "off"'
+                "LINE-1, whose edges count one by one, a mode that releases a network once, such as "
+                '"randomised-response" (docs/networks.md), or set privacy.dp.mode = "off"'
             )
         if settings.type != "negatives" or settings.max_gradient_norm is not None:
             raise SettingError(
