@@ -7,7 +7,7 @@ docs/results are written as `fedkge reproduce` writes them, without measuring an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isinf
@@ -479,6 +479,56 @@ def active_audit() -> Rows:
         yield [f"`{mode}`", server, canaries, *(f"{most[target]:.2f}" for target in targets), verdict]
 
 
+def private_classes() -> Rows:
+    """Accuracy of vertex classification on rows of unit length by ε, the published one beside it."""
+    frame = kept("dpne-table-1", "full").frame
+    yield from _by_budget(frame[(frame["scaling"] == "unit rows") & (frame["metric"] == "accuracy")])
+
+
+def private_links() -> Rows:
+    """Accuracy of link prediction by ε: edges that the rows saw, as published, then held-out ones."""
+    frame = kept("dpne-table-3", "full").frame
+    frame = frame[(frame["scaling"] == "standardised") & (frame["metric"] == "accuracy")]
+    yield from _by_budget(frame, ("seen", "held out"))
+
+
+def _by_budget(frame: pd.DataFrame, edges: Sequence[str] = ()) -> Rows:
+    """A line for each network and mechanism, a column for each ε; without noise all columns are one."""
+    budgets = sorted(frame["epsilon"].dropna().unique())
+    yield ["network", "mechanism", "ε is", *(f"ε = {budget:g}" for budget in budgets)]
+    for (dataset, mechanism), rows in frame.groupby(["dataset", "mechanism"], sort=False):
+        plain = rows["epsilon"].isna()
+        cells = [_scores(rows[plain | (rows["epsilon"] == budget)], edges) for budget in budgets]
+        yield [dataset, mechanism, "–" if plain.all() else rows["epsilon_is"].iloc[0], *cells]
+
+
+def _scores(rows: pd.DataFrame, edges: Sequence[str]) -> str:
+    """The measured score and what was published, or such of every kind of edges; a dash without any."""
+    parts = [rows[rows["edges"] == kind] for kind in edges] if edges else [rows]
+    told = []
+    for _, row in (pair for part in parts for pair in part.iterrows()):
+        printed = "" if pd.isna(row["published"]) else f" ({share(row['published'])})"
+        told.append(share(row["measured"]) + printed)
+    return " / ".join(told) or "–"
+
+
+def edge_audit() -> Rows:
+    yield ["mechanism", "the two networks", "ε claimed or guaranteed", "ε is at least", "verdict"]
+    frame = kept("dpne-audit", "full").frame
+    for (mechanism, network, claimed), rows in frame.groupby(["mechanism", "network", "claimed"], sort=False):
+        best = rows.loc[rows["at_least"].idxmax()]
+        yield [
+            mechanism,
+            NETWORKS.get(network, network),
+            f"{claimed:g}",
+            f"{best['at_least']:.2f}",
+            best["verdict"],
+        ]
+
+
+NETWORKS = {"small": "60 vertices", "path": "a path of 4"}
+
+
 @dataclass(frozen=True)
 class DocumentTable:
     """A table of a document: its recipe, and how its rows are made, the header first."""
@@ -528,6 +578,9 @@ TABLES = {
     "membership": DocumentTable("membership", "quick", membership),
     "membership-shadows": DocumentTable("membership", "quick", shadow_attacks),
     "audit": DocumentTable("dpkge-audit", "full", audit),
+    "dpne-table-1": DocumentTable("dpne-table-1", "full", private_classes),
+    "dpne-table-3": DocumentTable("dpne-table-3", "full", private_links),
+    "dpne-audit": DocumentTable("dpne-audit", "full", edge_audit),
     "active-audit": DocumentTable("dpkge-active-audit", "full", active_audit),
 }
 

@@ -344,13 +344,15 @@ class DPSettings(Settings):
 
     `paper` is Algorithm 1 of Han et al. (2022) as printed, whose ε is a claim; `sound` mends it; `hubs`
     spends the budget where confidential triples pool; `sgm` is how Ghanvatkar and Wei (2021) trained a model
-    of texts, a claim too.
+    of texts, a claim too. The others are for networks: they noise the edges once, by `target_epsilon`, and
+    train from that in every round (networks.md).
     """
 
     section = "privacy.dp"
     mode: str = Field(
         default="hubs",
-        description="`hubs` and `sound` carry a guarantee; the ε of `paper` and `sgm` is only a claim",
+        description="the ε of `paper`, `sgm`, `dpne`, `dpne-absolute` and `dpm` is only a claim; the others "
+        "carry a guarantee",
     )
     options: dict[str, Any] = Field(default={}, description="of a mode that has some of its own")
     sigma: float = Field(

@@ -16,7 +16,7 @@ from fedkge.simulations.studies.cells import KeptCell
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 TABLES = sorted(RESULTS.glob("*/table.md"))
-DOCUMENTS = ["README.md", "docs/attacks.md", "docs/privacy.md", "docs/reproducing.md"]
+DOCUMENTS = ["README.md", "docs/attacks.md", "docs/networks.md", "docs/privacy.md", "docs/reproducing.md"]
 MARKED = re.compile(r"<!-- table: \S+ -->\n.*?<!-- end of table -->", re.DOTALL)
 BY_COMMAND = re.compile(r"<!-- measured by: \S.* -->\n\n(\|.*\n)+")
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)

@@ -430,7 +430,7 @@ class Participant:
             run=folder.parent.name,
             lifetime=self.policy.epsilon,
         )
-        self.policy.check_noise(account.dp.sigma)
+        self.policy.check_noise(account.sigma)
         return account
 
     def _client_round(self, round: int) -> ClientRound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,7 @@ def hold_out(graph: KnowledgeGraph, entities: Entities, keep: bool = False) -> K
         graph.texts,
         graph.classes,
     )
+    held = replace(held, edge_list=graph.edge_list)
     require_train(held, f"{graph.name} without its held-out entities")
     return held
 

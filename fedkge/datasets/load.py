@@ -19,7 +19,7 @@ from fedkge.datasets.formats.container import ARCHIVES, Member, members
 from fedkge.datasets.formats.text import read_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 from fedkge.datasets.labels import normalised, respelt
-from fedkge.datasets.networks.edge_list import classes_beside, read_network
+from fedkge.datasets.networks.edge_list import classes_beside, counts_beside, read_network
 from fedkge.datasets.networks.network import as_network
 from fedkge.datasets.networks.source import NetworkSource
 from fedkge.datasets.registry import DATASETS, EMBEDDED, Dataset
@@ -261,7 +261,7 @@ def _read_graph(
     files = _by_name(contents, _VOCABULARIES, origin)
     vocabulary = [read_labels(files[file]) if file in files else [] for file in _VOCABULARIES]
     graph = KnowledgeGraph.from_labels(name, splits, *vocabulary)
-    graph = replace(graph, classes=classes_beside(graph, contents))
+    graph = replace(graph, classes=classes_beside(graph, contents), edge_list=counts_beside(contents))
     return attach(graph, feature_files(contents))
 
 

@@ -18,6 +18,7 @@ from fedkge.client.privacy.accountant import (
     Accountant,
     Event,
     PrivacyLedger,
+    PureEvent,
     epsilon,
     sigma_for,
     steps_within,
@@ -176,6 +177,24 @@ def test_noise_without_a_size_is_refused(bad):
         Event(*bad)
 
 
+def test_releases_without_delta_add_up_beside_steps():
+    steps, release = Event(2.0, 0.1, 50), PureEvent(1.5)
+    alone = epsilon([steps], 1e-5)
+    assert epsilon([release, release], 0.0) == 3.0
+    for accountant in ("prv", "rdp"):
+        both = epsilon([release, steps, release], 1e-5, accountant)
+        assert both == pytest.approx(3 + epsilon([steps], 1e-5, accountant))
+    ledger = PrivacyLedger().add(release).add(steps).add(steps).add(release)
+    assert [event.steps for event in ledger.events] == [1, 100, 1]
+    assert PrivacyLedger.from_json(ledger.to_json()) == ledger
+    room = steps_within(2 * alone, 1e-5, [], 2.0, 0.1)
+    assert steps_within(2 * alone + 1.5, 1e-5, [release], 2.0, 0.1) == room
+    assert steps_within(1.5, 1e-5, [release], 2.0, 0.1) == 0
+    for cost in (0.0, float("inf")):
+        with pytest.raises(SettingError, match="a finite number above 0"):
+            PureEvent(cost)
+
+
 def test_other_nonsense_is_refused():
     for rate in (0.0, 1.5, float("nan")):
         with pytest.raises(SettingError, match="sampling rate"):
@@ -184,7 +203,7 @@ def test_other_nonsense_is_refused():
         Event(1.0, 0.1, -1)
     for delta in (0.0, 1.0, -1e-5):
         with pytest.raises(SettingError, match="delta"):
-            epsilon([], delta)
+            epsilon([Event(1.0, 0.1, 1)], delta)
     with pytest.raises(UnknownNameError, match="prv"):
         epsilon([], 1e-5, "gdp")
     with pytest.raises(SettingError, match="above 0"):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from fedkge.attacks.findings import Finding
+from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.simulations.report import write_report
 from fedkge.simulations.runs.attacking import attack_run
-from fedkge.simulations.runs.run import RunResult, run
+from fedkge.simulations.runs.run import RunResult, resume, run
 from fedkge.simulations.scoring.network_tasks import LINKS, VERTICES
 
 NETWORK = (
@@ -26,6 +28,8 @@ NETWORK = (
     "federation.rounds=2",
     "federation.evaluate_every=2",
 )
+
+LONGER = ("federation.rounds=4",)
 
 
 def blocks(folder: Path, classes: str = "xy") -> Path:
@@ -117,3 +121,91 @@ def test_edges_of_uploads_are_told_from_held_out_ones(
         best: Finding = max(found, key=lambda each: each.value or 0.0)
         assert best.low is not None
         assert best.low > 0.5
+
+
+def test_a_federation_releases_each_network_once(
+    secret: Callable[..., Experiment], tiny: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    """Two rounds or four, masked or open: one ε, and the same rows where rounds are as many."""
+    changes = (
+        f"data.dataset={blocks(tmp_path / 'net')}",
+        *NETWORK,
+        "data.confidential=1.0",
+        "privacy.dp.mode=randomised-response",
+        "privacy.dp.target_epsilon=6.0",
+    )
+    masked = ("privacy.union=plain", "privacy.min_holders=1")
+    for make, name, more in ((secret, "masked", masked), (tiny, "open", ()), (tiny, "long", LONGER)):
+        result = ran(make(*changes, *more), tmp_path / name)
+        privacy = result.summary["privacy"]
+        assert privacy["epsilon"] == {"0": 6.0, "1": 6.0, "2": 6.0}
+        assert privacy["delta"] == {"0": 0.0, "1": 0.0, "2": 0.0}
+        assert all(
+            standing.startswith("guaranteed") for standing in privacy["claimed_or_guaranteed"].values()
+        )
+        assert privacy["differential_privacy"]["0"]["events"] == [[6.0]]
+    for client in range(3):
+        rows = [
+            load_file(tmp_path / name / "embeddings" / f"client-{client}.safetensors")["entity"]
+            for name in ("masked", "open")
+        ]
+        np.testing.assert_allclose(*rows, atol=1e-5)
+    write_report([tmp_path / "open"])
+    page = (tmp_path / "open" / "report.html").read_text()
+    assert "says, with lies, whether it is an edge" in page
+
+
+def test_a_run_that_was_cut_releases_the_same_again(tiny: Callable[..., Experiment], tmp_path: Path) -> None:
+    experiment = tiny(
+        f"data.dataset={blocks(tmp_path / 'net')}",
+        *NETWORK,
+        *LONGER,
+        "data.confidential=1.0",
+        "privacy.dp.mode=gaussian-vertices",
+        "privacy.dp.target_epsilon=6.0",
+    )
+    whole = ran(experiment, tmp_path / "whole").summary["result_hash"]
+
+    def crash(progress: Any) -> None:
+        if progress.round == 3 and progress.loss is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, tmp_path / "cut", crash)
+    resumed = resume(tmp_path / "cut")
+    assert resumed.summary["result_hash"] == whole
+    assert 5.9 < resumed.summary["privacy"]["epsilon"]["1"] <= 6.0
+
+
+def test_what_a_network_cannot_answer_is_warned_of_and_counted(
+    tiny: Callable[..., Experiment], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = blocks(tmp_path / "net", classes="xx")
+    with (net / "classes.tsv").open("a") as file:
+        file.write("lonely\tx\n")
+    ran(tiny(f"data.dataset={net}", *NETWORK, "data.partition=edges:valid=0,test=0"), tmp_path / "run")
+    assert "net: 1 of 61 vertices have no edge, and are with no client" in caplog.text
+    assert "not possible for 3 of 3 clients: vertex classification: one class" in caplog.text
+    assert "not possible for 3 of 3 clients: link prediction: 0 edges to test" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("privacy.dp.mode=top-edges",), "target_epsilon: missing"),
+        (("privacy.dp.target_epsilon=1", "privacy.dp.mode=dpm", "model.name=LINE-1"), "set model.name = "),
+        (("privacy.dp.target_epsilon=1", "privacy.dp.mode=dpm", "data.dataset=UMLS"), "network:graph=NAME"),
+        (
+            ("privacy.dp.target_epsilon=1", "privacy.dp.mode=dpne", 'model.options.solver="als"'),
+            "finished rows",
+        ),
+    ],
+)
+def test_a_mode_that_cannot_be_is_refused_before_the_run(
+    changes: tuple[str, ...], message: str, tiny: Callable[..., Experiment], tmp_path: Path
+) -> None:
+    net = f"data.dataset={blocks(tmp_path / 'net')}"
+    base = [change for change in NETWORK if "solver" not in change]
+    with pytest.raises(SettingError, match=message):
+        ran(tiny(net, *base, "data.confidential=1.0", *changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import svds
 
 from fedkge.client.networks.blas_threads import same_bits
+from fedkge.client.networks.plus_rank_one import PlusRankOne
 
 __all__ = [
     "DPNE_RIDGE",
@@ -60,7 +61,7 @@ def spectrum(matrix: Any, count: int) -> Spectrum:
     fewest = min(matrix.shape)
     with same_bits():
         if _DENSE * count >= fewest:
-            dense = matrix.toarray() if issparse(matrix) else np.asarray(matrix)
+            dense = np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix.toarray()
             left, values, right = np.linalg.svd(dense, full_matrices=False)
         else:
             left, values, right = svds(matrix, k=count, v0=_start(fewest), solver="arpack")
@@ -130,10 +131,17 @@ def objective(matrix: Any, factors: Factors, ridge: Ridge = DPNE_RIDGE) -> float
     w, h = factors
     with same_bits():
         product = float(((matrix @ h) * w).sum())
-        square = float(matrix.multiply(matrix).sum() if issparse(matrix) else np.square(matrix).sum())
+        square = _square(matrix)
         norm = float(((w.T @ w) * (h.T @ h)).sum())
         ridges = ridge.vertices * float(np.square(w).sum()) + ridge.contexts * float(np.square(h).sum())
     return max(square - 2 * product + norm, 0.0) + ridges
+
+
+def _square(matrix: Any) -> float:
+    """The sum of squares of all entries."""
+    if isinstance(matrix, PlusRankOne):
+        return matrix.square()
+    return float(matrix.multiply(matrix).sum() if issparse(matrix) else np.square(matrix).sum())
 
 
 def aligned(factors: Factors, towards: Rows) -> Factors:

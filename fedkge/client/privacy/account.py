@@ -23,14 +23,24 @@ from numpy.typing import NDArray
 
 from fedkge.client.ledger_file import LedgerFile
 from fedkge.client.models.model import Model
-from fedkge.client.privacy.accountant import Event, PrivacyLedger, epsilon, steps_within
+from fedkge.client.privacy.accountant import (
+    Event,
+    PrivacyLedger,
+    PureEvent,
+    Spent,
+    epsilon,
+    numbers_of,
+    steps_within,
+)
 from fedkge.client.privacy.epoch_plan import Stretch
 from fedkge.client.privacy.mechanism import mechanism_of
+from fedkge.client.privacy.mode import DPMode
+from fedkge.client.privacy.networks.release import Release
 from fedkge.client.privacy.normals import SECRET_BYTES, derived
 from fedkge.client.privacy.training import PrivateResult, train_privately
 from fedkge.client.training.optimizers import State
 from fedkge.datasets.graph import KnowledgeGraph
-from fedkge.errors import DataError
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.storage import staged
 from fedkge.strategy import Term
@@ -68,15 +78,17 @@ class Charge:
     """
 
     digest: str
-    events: tuple[Event, ...]
+    events: tuple[Spent, ...]
     noise: str = "none"  # as long as it is under way
     key: str = ""
     run: str = ""
+    unit: str = "triple"  # what its ε is per
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Charge:
         events = PrivacyLedger.from_json(json.dumps(content["events"])).events
-        return cls(events=events, **{key: str(content[key]) for key in ("digest", "noise", "key", "run")})
+        words = {key: str(content[key]) for key in ("digest", "noise", "key", "run")}
+        return cls(events=events, unit=str(content.get("unit", "triple")), **words)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "events": json.loads(PrivacyLedger(self.events).to_json())}
@@ -118,17 +130,36 @@ class PrivacyAccount:
         self.epochs = settings.local_epochs  # in one round
         self._said: set[str] = set()
         self._say(mechanism.check_delta(graph))
+        self.sigma = dp.sigma  # noise per sensitivity
         if dp.target_epsilon is not None:
-            sigma = mechanism.sigma_within(dp.target_epsilon, self.plan, rounds * self.epochs, self.delta)
+            self.sigma = mechanism.sigma_within(
+                dp.target_epsilon, self.plan, rounds * self.epochs, self.delta
+            )
             budget = dp.target_epsilon if dp.budget is None else min(dp.budget, dp.target_epsilon)
-            dp = dp.model_copy(update={"sigma": sigma, "budget": budget})
+            changes = (
+                {"budget": budget} if mechanism.released_once else {"sigma": self.sigma, "budget": budget}
+            )
+            dp = dp.model_copy(update=changes)
         self.dp = dp
         self.mechanism = mechanism_of(dp)
         self.rounds = rounds
         self.charges = self._load()
+        self._check_units()
+        if self.delta == 0 and any(isinstance(event, Event) for event in self.ledger.events):
+            self.delta = DPMode.default_delta(mechanism, graph)  # earlier runs need one
         self._room: dict[tuple[PrivacyLedger, float], int] = {}
         if self.charges and not self._affords(self._last_round()):
             self._say(self._why_spared(self._last_round()))
+
+    def _check_units(self) -> None:
+        """Refuse to add what single triples cost to what is per vertex; the other way round it holds."""
+        units = {charge.unit for charge in self.charges if charge.events}
+        if self.mechanism.unit == "vertex" and units - {"vertex"}:
+            raise SettingError(
+                f'privacy.dp.mode: "{self.dp.mode}" counts ε per vertex, and {self.file.path} has releases '
+                f"whose ε is per {min(units - {'vertex'})}, which says nothing of all edges of a vertex; "
+                "go on with a mode whose ε is per edge"
+            )
 
     @property
     def ledger(self) -> PrivacyLedger:
@@ -144,7 +175,7 @@ class PrivacyAccount:
         """The epochs of one round."""
         return Stretch((round - 1) * self.epochs, self.epochs, self.rounds * self.epochs)
 
-    def cost(self, round: int, memory: State) -> tuple[Event, ...]:
+    def cost(self, round: int, memory: State) -> tuple[Spent, ...]:
         """What a round spends, after what the mechanism keeps of earlier ones."""
         return self.mechanism.cost(self.plan, self.stretch(round), memory)
 
@@ -174,7 +205,11 @@ class PrivacyAccount:
         if term is not None and term_arrays is None:
             raise TypeError("a term needs `term_arrays`: what decides it decides the release")
         memory = memory or {}
-        digest = self._digest(model, rng, settings, round, optimizer, term_arrays or {}, memory)
+        digest = (
+            self._digest_of_network(model.settings)
+            if isinstance(self.mechanism, Release)
+            else self._digest(model, rng, settings, round, optimizer, term_arrays or {}, memory)
+        )
         cost = self.cost(round, memory)
         charge = self._charged(digest, cost) if cost else Charge(digest, ())
         result = train_privately(
@@ -195,7 +230,7 @@ class PrivacyAccount:
             self._write(replace(charge, noise=result.noise))
         return result
 
-    def _charged(self, digest: str, cost: tuple[Event, ...]) -> Charge | None:
+    def _charged(self, digest: str, cost: tuple[Spent, ...]) -> Charge | None:
         """The charge of a release, which is made now if there is none; None: the budget does not allow it."""
         with self.file.held():
             self.charges = self._load()  # another run, or another process, may have paid meanwhile
@@ -203,7 +238,7 @@ class PrivacyAccount:
             if known is not None or not self._affords(cost):
                 return known
             key = "" if self.simulated else os.urandom(SECRET_BYTES).hex()
-            charge = Charge(digest, cost, key=key, run=self.run)
+            charge = Charge(digest, cost, key=key, run=self.run, unit=self.mechanism.unit)
             self._save((*self.charges, charge))
             return charge
 
@@ -240,23 +275,25 @@ class PrivacyAccount:
             "delta": self.delta,
             "budget": self.dp.budget,
             "budget_spent": not self._affords(self._last_round()),
-            "events": [[event.sigma, event.rate, event.steps] for event in events],
+            "events": [numbers_of(event) for event in events],
             "noise": last.noise if last else "none",
             "clip": self.mechanism.bound,
             "simulated_secret": self.simulated,
             "validation": self.dp.validation,
         }
 
-    def _last_round(self) -> tuple[Event, ...]:
+    def _last_round(self) -> tuple[Spent, ...]:
         """What one more round of private training costs, were it the last of the run."""
+        if self.mechanism.released_once and any(charge.run == self.run for charge in self.charges):
+            return ()
         return tuple(self.cost(self.rounds, {})[-1:])
 
-    def _affords(self, cost: tuple[Event, ...]) -> bool:
+    def _affords(self, cost: tuple[Spent, ...]) -> bool:
         """Whether a round of that cost stays within the budgets of the run and of these triples."""
         own, all_runs = self.ledger_of_run, self.ledger
         return self._within(own, cost, self.dp.budget) and self._within(all_runs, cost, self.lifetime)
 
-    def _within(self, ledger: PrivacyLedger, cost: tuple[Event, ...], budget: float | None) -> bool:
+    def _within(self, ledger: PrivacyLedger, cost: tuple[Spent, ...], budget: float | None) -> bool:
         if budget is None or not cost:
             return True
         if budget == 0:
@@ -265,11 +302,12 @@ class PrivacyAccount:
         accountant = self.mechanism.accountant
         if accountant == "prv" and epsilon(following.events, self.delta, "rdp") <= budget:  # never below PRV
             return True
-        if accountant != "prv" or len(cost) != 1:
+        event = cost[0]
+        if accountant != "prv" or len(cost) != 1 or isinstance(event, PureEvent):
             return epsilon(following.events, self.delta, accountant) <= budget
-        (event,) = cost
-        kinds = {(earlier.sigma, earlier.rate) for earlier in ledger.events}
-        if kinds <= {(event.sigma, event.rate)}:
+        earlier = [each for each in ledger.events if isinstance(each, Event)]
+        kinds = {(each.sigma, each.rate) for each in earlier}
+        if len(earlier) == len(ledger.events) and kinds <= {(event.sigma, event.rate)}:
             return following.steps <= self._steps_within(PrivacyLedger(), event, budget)
         return event.steps <= self._steps_within(ledger, event, budget)
 
@@ -279,7 +317,7 @@ class PrivacyAccount:
             self._room[key] = steps_within(budget, self.delta, ledger.events, event.sigma, event.rate)
         return self._room[key]
 
-    def _why_spared(self, cost: tuple[Event, ...]) -> str:
+    def _why_spared(self, cost: tuple[Spent, ...]) -> str:
         if self.dp.budget == 0:
             return ""  # a budget of 0 was never meant to be spent
         limit = f"privacy.dp.budget = {self.dp.budget or 0:g}"
@@ -309,7 +347,6 @@ class PrivacyAccount:
         memory: State,
     ) -> str:
         """Everything that decides a release, besides the key of its noise."""
-        digest = hashlib.blake2b(digest_size=32)
         words = [repr(self.stretch(round)), settings.model_dump_json(), _json(self.dp)]
         words.append(_json(model.settings))
         words.append(json.dumps(rng.bit_generator.state, default=str))
@@ -324,12 +361,15 @@ class PrivacyAccount:
             "triples": self.graph.train,
             "marks": self.graph.marks("train"),
         }
-        for word in words:
-            digest.update(len(word.encode()).to_bytes(8, "little") + word.encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype} {array.shape}\0".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        return _digest_of(words, arrays)
+
+    def _digest_of_network(self, model: ModelSettings) -> str:
+        """Everything that decides the one release of a network, besides the key of its noise."""
+        assert isinstance(self.mechanism, Release)
+        words = ["network", *self.mechanism.words(model, self.graph)]
+        if not self.simulated:
+            words.append(_VERSION)
+        return _digest_of(words, {"edges": self.graph.train})
 
     def _save(self, charges: tuple[Charge, ...]) -> None:
         self.file.write([charge.to_json() for charge in charges])
@@ -345,10 +385,20 @@ class PrivacyAccount:
             ) from error
 
 
-def _added(ledger: PrivacyLedger, events: Iterable[Event]) -> PrivacyLedger:
+def _added(ledger: PrivacyLedger, events: Iterable[Spent]) -> PrivacyLedger:
     for event in events:
         ledger = ledger.add(event)
     return ledger
+
+
+def _digest_of(words: Iterable[str], arrays: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.blake2b(digest_size=32)
+    for word in words:
+        digest.update(len(word.encode()).to_bytes(8, "little") + word.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _json(settings: DPSettings | ModelSettings) -> str:

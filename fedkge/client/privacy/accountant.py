@@ -1,11 +1,12 @@
 """What private training has cost: events say what happened, an accountant says what it amounts to.
 
-Every event is some steps of the Poisson-sampled Gaussian mechanism, and ε compares a client's triples with
-the same triples less one. Two bounds are proven: RDP (Mironov et al., 2019, with the conversion of Balle et
-al., 2020) and PRV, the numerical composition of Gopi et al. (2021), which is tighter. `classic` is how Han
-et al. (2022) turned RDP into the ε of their tables. All these formulas are Opacus'. Steps that take every
-triple are Gaussian mechanisms without sampling, whose composition is one such mechanism and has a formula
-(Balle and Wang, 2018). Gaussian DP for sampled steps is not offered: its approximation comes out below PRV.
+An event is some steps of the Poisson-sampled Gaussian mechanism, or a release without δ, whose ε is added
+(basic composition); ε compares a client's triples with the same triples less one. Two bounds on steps are
+proven: RDP (Mironov et al., 2019, with the conversion of Balle et al., 2020) and PRV, the numerical
+composition of Gopi et al. (2021), which is tighter. `classic` is how Han et al. (2022) turned RDP into the ε
+of their tables. All these formulas are Opacus'. Steps that take every triple are Gaussian mechanisms without
+sampling, whose composition is one such mechanism and has a formula (Balle and Wang, 2018). Gaussian DP for
+sampled steps is not offered: its approximation comes out below PRV.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, isfinite, log, sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,11 @@ __all__ = [
     "Accountant",
     "Event",
     "PrivacyLedger",
+    "PureEvent",
+    "Spent",
     "epsilon",
     "gaussian_sigma",
+    "numbers_of",
     "sigma_for",
     "steps_within",
 ]
@@ -68,18 +72,33 @@ class Event:
 
 
 @dataclass(frozen=True)
+class PureEvent:
+    """One release that is ε-DP with no δ, or that is claimed to be."""
+
+    epsilon: float
+    steps: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.epsilon) and self.epsilon > 0):
+            raise SettingError(f"epsilon = {self.epsilon}: a release costs a finite number above 0")
+
+
+Spent = Event | PureEvent
+
+
+@dataclass(frozen=True)
 class PrivacyLedger:
     """All that one client's confidential triples went through, oldest first."""
 
-    events: tuple[Event, ...] = ()
+    events: tuple[Spent, ...] = ()
 
-    def add(self, event: Event) -> PrivacyLedger:
+    def add(self, event: Spent) -> PrivacyLedger:
         """The ledger with one more event; steps like the last ones join them."""
         if event.steps == 0:
             return self
-        if self.events:
+        if self.events and isinstance(event, Event):
             *earlier, last = self.events
-            if (last.sigma, last.rate) == (event.sigma, event.rate):
+            if isinstance(last, Event) and (last.sigma, last.rate) == (event.sigma, event.rate):
                 return PrivacyLedger((*earlier, Event(last.sigma, last.rate, last.steps + event.steps)))
         return PrivacyLedger((*self.events, event))
 
@@ -88,25 +107,43 @@ class PrivacyLedger:
         return sum(event.steps for event in self.events)
 
     def to_json(self) -> str:
-        return json.dumps([[event.sigma, event.rate, event.steps] for event in self.events])
+        """Steps as [σ, rate, steps], a release without δ as [ε]."""
+        return json.dumps([numbers_of(event) for event in self.events])
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyLedger:
         try:
-            return cls(tuple(Event(float(s), float(q), int(n)) for s, q, n in json.loads(text)))
+            return cls(tuple(_event_of(numbers) for numbers in json.loads(text)))
         except (ValueError, TypeError, SettingError) as error:
             raise DataError(
                 f"a privacy ledger cannot be read ({error}); what was spent is unknown, so start the run anew"
             ) from error
 
 
-def epsilon(events: Iterable[Event], delta: float, accountant: Accountant = "prv") -> float:
-    """The ε that the events amount to at δ; no events cost nothing."""
+def numbers_of(event: Spent) -> list[float]:
+    """An event as JSON has it."""
+    return [event.epsilon] if isinstance(event, PureEvent) else [event.sigma, event.rate, event.steps]
+
+
+def _event_of(numbers: Sequence[float]) -> Spent:
+    if len(numbers) == 1:
+        return PureEvent(float(numbers[0]))
+    sigma, rate, steps = numbers
+    return Event(float(sigma), float(rate), int(steps))
+
+
+def epsilon(events: Iterable[Spent], delta: float, accountant: Accountant = "prv") -> float:
+    """The ε that the events amount to at δ; no events cost nothing, and what has no δ adds its ε.
+
+    δ may be 0 where nothing needs more.
+    """
     if accountant not in ACCOUNTANTS:
         raise UnknownNameError("accountant", accountant, ACCOUNTANTS)
-    _check_delta(delta)
-    spent = _together(events)
-    return max(0.0, ACCOUNTANTS[accountant](spent, delta)) if spent else 0.0
+    events = tuple(events)
+    pure, spent = _pure(events), _together(events)
+    if spent or delta != 0:
+        _check_delta(delta)
+    return pure + (max(0.0, ACCOUNTANTS[accountant](spent, delta)) if spent else 0.0)
 
 
 def sigma_for(target: float, delta: float, rate: float, steps: int) -> float:
@@ -151,11 +188,15 @@ def gaussian_sigma(target: float, delta: float) -> float:
     return (1 + 1e-7) / float(brentq(excess, low, high, xtol=1e-12))
 
 
-def steps_within(budget: float, delta: float, events: Iterable[Event], sigma: float, rate: float) -> int:
+def steps_within(budget: float, delta: float, events: Iterable[Spent], sigma: float, rate: float) -> int:
     """How many more steps fit before ε by PRV exceeds the budget; at most a thousandth too few."""
     _check_delta(delta)
     _check_budget(budget)
+    events = tuple(events)
     spent = _together(events)
+    budget -= _pure(events)
+    if budget <= 0:
+        return 0
     if spent and _tight(spent, delta) > budget:
         return 0
     low, high = _rdp_steps(budget, delta, spent, sigma, rate), _MOST_STEPS
@@ -173,10 +214,17 @@ def steps_within(budget: float, delta: float, events: Iterable[Event], sigma: fl
     return low
 
 
-def _together(events: Iterable[Event]) -> tuple[Event, ...]:
+def _pure(events: Iterable[Spent]) -> float:
+    """What releases without δ cost together."""
+    return sum((event.epsilon for event in events if isinstance(event, PureEvent)), 0.0)
+
+
+def _together(events: Iterable[Spent]) -> tuple[Event, ...]:
     """One event for all steps of a kind: the order of steps costs nothing."""
     steps: dict[tuple[float, float], int] = {}
     for event in events:
+        if isinstance(event, PureEvent):
+            continue
         kind = (event.sigma, event.rate)
         steps[kind] = steps.get(kind, 0) + event.steps
     return tuple(Event(*kind, count) for kind, count in sorted(steps.items()) if count)

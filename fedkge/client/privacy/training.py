@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import nan
 from time import perf_counter
 
 import numpy as np
 
 from fedkge.client.models.model import Model
-from fedkge.client.privacy.accountant import Event
 from fedkge.client.privacy.epoch_plan import EpochPlan, Stretch
 from fedkge.client.privacy.mechanism import Mechanism, TrainingSession, mechanism_of
-from fedkge.client.training.loop import TrainResult, check_loss
+from fedkge.client.privacy.mode import DPMode
+from fedkge.client.privacy.networks.release import Release
+from fedkge.client.privacy.private_result import PrivateResult
+from fedkge.client.training.loop import check_loss
 from fedkge.client.training.optimizers import State
 from fedkge.client.training.steps import KernelStep
 from fedkge.client.training.threads import one_thread
@@ -22,18 +24,6 @@ from fedkge.experiment import DPSettings, TrainingSettings
 from fedkge.strategy import Term
 
 __all__ = ["PrivateResult", "train_privately"]
-
-
-@dataclass(frozen=True)
-class PrivateResult(TrainResult):
-    """What private training did; `losses` are safe to tell where the mechanism hides counts."""
-
-    events: tuple[Event, ...] = ()  # what it cost; nothing if confidential triples were spared
-    clip: float = 0.0  # the bound in force, the last one where it looks at each batch
-    noise: str = "none"
-    why: str = ""  # why noise is not what was asked for
-    confidential_losses: tuple[float, ...] = ()  # of each epoch; never to be told
-    memory: State = field(default_factory=dict)  # of the mechanism: pass it to the next call
 
 
 def train_privately(
@@ -65,10 +55,14 @@ def train_privately(
     """
     mechanism = mechanism_of(dp)
     mechanism.check(type(model), graph, settings)
+    mechanism.check_settings(model.settings)
     mechanism.check_model(model, graph)
+    stretch = stretch or Stretch.whole(settings.local_epochs if epochs is None else epochs)
+    if isinstance(mechanism, Release):
+        return mechanism.train(model, graph, rng, settings, secret, stretch.count, optimizer, term, spare)
+    assert isinstance(mechanism, Mechanism)  # there is no third kind
     plan = mechanism.plan(graph, settings)
     plan = replace(plan, confidential_steps=0) if spare else plan
-    stretch = stretch or Stretch.whole(settings.local_epochs if epochs is None else epochs)
     memory = memory or {}
     start = perf_counter()
     with one_thread():
@@ -93,7 +87,7 @@ def train_privately(
     )
 
 
-def _triples(mechanism: Mechanism, plan: EpochPlan, epoch: int, stretch: Stretch) -> int:
+def _triples(mechanism: DPMode, plan: EpochPlan, epoch: int, stretch: Stretch) -> int:
     """Of one epoch, by expectation: how many were sampled is not for telling."""
     return plan.num_unrestricted + plan.batch * mechanism.steps_in(plan, epoch, stretch.total)
 

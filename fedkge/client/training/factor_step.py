@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.client.models.factorization import DeepWalkMF
+from fedkge.client.models.factorization import DeepWalkMF, FactorOptions
 from fedkge.client.models.model import Model
 from fedkge.client.networks.factors import (
     Factors,
@@ -29,7 +31,11 @@ __all__ = ["FactorStep"]
 
 
 class FactorStep(ParameterStep):
-    """Moves W and H by the solver of the model's options; the loss is the objective by vertex, before it."""
+    """Moves W and H by the solver of the model's options; the loss is the objective by vertex, before it.
+
+    Args:
+        matrix: what is factorised (n, n); left out: where walks on the graph go.
+    """
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class FactorStep(ParameterStep):
         settings: TrainingSettings,
         optimizer: State | None = None,
         term: Term | None = None,
+        matrix: Any = None,
     ) -> None:
         super().__init__(model, settings, optimizer, term)
         assert isinstance(model, DeepWalkMF)  # whose stage asks for it
@@ -47,8 +54,7 @@ class FactorStep(ParameterStep):
                 f'model.options.solver = "{self.options.solver}": the strategy adds a term to the loss, '
                 'which only gradients can follow; set it to "sgd"'
             )
-        adjacency = adjacency_of(edges_of(graph), graph.num_entities, self.options.directed)
-        self.matrix = walk_matrix(adjacency, self.options.window, self.options.logarithm)
+        self.matrix = _walks(self.options, graph) if matrix is None else matrix
         self.ridge = Ridge(self.options.vertex_ridge, self.options.context_ridge)
         self.samples = graph.num_entities if self.options.solver == "sgd" else 1  # of an epoch
 
@@ -79,3 +85,8 @@ class FactorStep(ParameterStep):
         every = np.arange(len(factors.contexts), dtype=np.int32)
         self.apply("entity", rows.astype(np.int32), slopes.vertices.astype(np.float32))
         self.apply("context", every, slopes.contexts.astype(np.float32))
+
+
+def _walks(options: FactorOptions, graph: KnowledgeGraph) -> Any:
+    adjacency = adjacency_of(edges_of(graph), graph.num_entities, options.directed)
+    return walk_matrix(adjacency, options.window, options.logarithm)

@@ -25,7 +25,7 @@ from fedkge.errors import DataError, TrainingError
 from fedkge.experiment import TrainingSettings
 from fedkge.strategy import Term
 
-__all__ = ["Step", "TrainResult", "build_step", "check_loss", "shuffled", "train"]
+__all__ = ["Step", "TrainResult", "Work", "build_step", "check_loss", "shuffled", "train", "work_through"]
 
 _EXPLOSION = 1e4  # a loss this many times the first one will not come back
 
@@ -105,10 +105,17 @@ def _train(
     term: Term | None = None,
     pool: Ids | None = None,
 ) -> TrainResult:
+    work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
+    return work_through(work, len(graph.train), rng, settings, epochs)
+
+
+def work_through(
+    work: Work, triples: int, rng: np.random.Generator, settings: TrainingSettings, epochs: int | None = None
+) -> TrainResult:
+    """Some epochs of what is prepared already; `triples` is what one of them counts as."""
     losses: list[float] = []
     steps = 0
     start = perf_counter()
-    work = TRAINING_TYPES[settings.type](model, graph, rng, settings, optimizer, term, pool)
     for epoch in range(settings.local_epochs if epochs is None else epochs):
         work.take_rate(settings.rate_in(epoch))
         total = 0.0
@@ -118,8 +125,8 @@ def _train(
             check_loss(loss, losses[0] if losses else None, steps, settings)
             total += loss * len(places)
         losses.append(total / work.samples)
-    state, triples = work.state(), len(graph.train) * len(losses)
-    return TrainResult(tuple(losses), steps, triples, perf_counter() - start, state)
+    seconds = perf_counter() - start
+    return TrainResult(tuple(losses), steps, triples * len(losses), seconds, work.state())
 
 
 def _together(results: Sequence[TrainResult]) -> TrainResult:

@@ -19,3 +19,7 @@ class EdgeCounts:
     @property
     def edges(self) -> int:
         return self.rows - self.self_loops - self.repeated
+
+    def part(self, edges: int) -> EdgeCounts:
+        """Of so many of its edges, which somebody was given."""
+        return EdgeCounts(self.directed, edges, 0, 0)

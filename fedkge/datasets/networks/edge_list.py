@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -11,12 +12,14 @@ from fedkge.datasets.formats.container import Member, read_text
 from fedkge.datasets.formats.file_format import GraphFiles
 from fedkge.datasets.formats.text import ESCAPED, unescaped
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.networks.edge_counts import EdgeCounts
 from fedkge.datasets.networks.network import network_of
 from fedkge.errors import DataError
 
-__all__ = ["CLASSES", "Arcs", "EdgeList", "classes_beside", "read_network"]
+__all__ = ["CLASSES", "EDGES", "Arcs", "EdgeList", "classes_beside", "counts_beside", "read_network"]
 
 CLASSES = "entity-classes.tsv"  # beside the triples of a graph that fedkge wrote
+EDGES = "network.json"  # beside them, if the graph is a network: what its edge list had
 
 
 class EdgeList(GraphFiles):
@@ -73,6 +76,22 @@ def classes_beside(graph: KnowledgeGraph, contents: Sequence[Member]) -> tuple[s
         return ()
     class_of = _classes(files[0])
     return tuple(class_of.get(label, "") for label in graph.entity_labels)
+
+
+def counts_beside(contents: Sequence[Member]) -> EdgeCounts | None:
+    """What the edge list of a graph had, from the file that fedkge wrote beside its triples."""
+    files = [member for member in contents if member.name.rpartition("/")[2] == EDGES]
+    if not files:
+        return None
+    try:
+        content = json.loads(read_text(files[0]))
+        counts = [int(content[key]) for key in ("rows", "self_loops", "repeated")]
+        return EdgeCounts(bool(content["directed"]), *counts)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{files[0].origin}: not what fedkge writes of a network ({error!r}); write the split again, or "
+            "delete the file: then nobody knows whether edges have directions"
+        ) from error
 
 
 def _classes(member: Member) -> dict[str, str]:

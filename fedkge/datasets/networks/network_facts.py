@@ -63,7 +63,7 @@ def network_facts(clients: Sequence[KnowledgeGraph]) -> NetworkFacts | None:
     read = clients[0].edge_list if len(clients) == 1 else None
     loops = int((every[:, 0] == every[:, 1]).sum())
     return NetworkFacts(
-        directed=None if read is None else read.directed,
+        directed=_directed(clients),
         rows=None if read is None else read.rows,
         self_loops=loops if read is None else read.self_loops,
         repeated=sum(map(_repeated, pairs)) if read is None else read.repeated,
@@ -74,6 +74,12 @@ def network_facts(clients: Sequence[KnowledgeGraph]) -> NetworkFacts | None:
         unclassified=len(number) - len(class_of) if class_of else 0,
         largest_class=max(counts.values(), default=0) / max(len(class_of), 1),
     )
+
+
+def _directed(clients: Sequence[KnowledgeGraph]) -> bool | None:
+    """Whether edges have directions, if all clients say the same."""
+    kinds = {None if graph.edge_list is None else graph.edge_list.directed for graph in clients}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _labels(clients: Sequence[KnowledgeGraph]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -77,6 +77,7 @@ def divided(
         _client(graph, number, rows, part)
         for number, (rows, part) in enumerate(zip(assignment, parts, strict=True))
     )
+    _warn_of_isolated(graph)
     lost = graph.num_triples - len(np.unique(np.concatenate(assignment)))
     name = f"{graph.name}-{len(graphs)}"
     labels = graph.entity_labels, graph.relation_labels
@@ -139,6 +140,18 @@ def _warn_of_duplicates(graph: KnowledgeGraph) -> None:
         )
 
 
+def _warn_of_isolated(graph: KnowledgeGraph) -> None:
+    """Of a network: vertices without an edge go to nobody."""
+    isolated = graph.num_entities - len(np.unique(graph.triples[:, [0, 2]]))
+    if graph.edge_list is not None and isolated:
+        _log.warning(
+            "%s: %d of %d vertices have no edge, and are with no client",
+            graph.name,
+            isolated,
+            graph.num_entities,
+        )
+
+
 def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, Rows]) -> KnowledgeGraph:
     """The client's own graph; ids count its entities and relations as they appear in `rows`."""
     held = graph.triples[rows]
@@ -150,7 +163,7 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         h, r, t = graph.triples[part].T
         return np.stack([entity[h], relation[r], entity[t]], axis=1)
 
-    return KnowledgeGraph.from_ids(
+    client = KnowledgeGraph.from_ids(
         f"client-{number}",
         (graph.entity_labels[i] for i in entities),
         (graph.relation_labels[i] for i in relations),
@@ -160,6 +173,9 @@ def _client(graph: KnowledgeGraph, number: int, rows: Rows, parts: Mapping[str, 
         graph.texts_of(entities, relations),
         graph.classes_of(entities),
     )
+    if graph.edge_list is None:
+        return client
+    return replace(client, edge_list=graph.edge_list.part(client.num_triples))
 
 
 def _local(ids: IntArray, size: int) -> tuple[list[int], IntArray]:

@@ -139,7 +139,9 @@ def _check_confidential(experiment: Experiment, split: Split) -> None:
     for client, graph in enumerate(split.clients):
         dp = experiment.dp_of(client)
         if dp.mode != "off":
-            mechanism_of(dp).check(MODELS[experiment.model.name], graph, experiment.training)
+            mechanism = mechanism_of(dp)
+            mechanism.check(MODELS[experiment.model.name], graph, experiment.training)
+            mechanism.check_settings(experiment.model)
         elif graph.confidential and graph.marks("train").any():
             bare.append(client)
     if bare:

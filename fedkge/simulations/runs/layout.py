@@ -117,6 +117,8 @@ def pooled(split: Split) -> Split:
     }
     classes = [class_of.get(label, "") for label in split.entity_labels] if class_of else ()
     graph = KnowledgeGraph.from_ids("client-0", *labels, arrays, marked, classes=classes)
+    if counts := split.clients[0].edge_list:
+        graph = replace(graph, edge_list=counts.part(graph.num_triples))
     return Split.single(with_features_of(graph, split.clients))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.trained.client_model import Trained, load_trained
 
 __all__ = ["LINKS", "VERTICES", "network_tasks"]
+
+_log = logging.getLogger(__name__)
 
 VERTICES, LINKS = "vertex classification", "link prediction"
 _DRAW = 0x4E7  # tells these draws from others with the same seed
@@ -65,6 +69,8 @@ def _task(task: Task, trained: Sequence[Trained], sizes: Sequence[int], seed: in
             scores[each.client] = task(each, draw(seed, _DRAW, each.client))
         except DataError as error:  # a finished run is not lost for what cannot be asked of it
             reasons[str(each.client)] = str(error)
+    for reason, count in Counter(reasons.values()).items():
+        _log.warning("not possible for %d of %d clients: %s", count, len(trained), reason)
     weights = np.array([sizes[client] for client in scores], dtype=np.float64)
     names = next(iter(scores.values()), {})
     mean = {name: _mean([found[name] for found in scores.values()], weights).to_json() for name in names}

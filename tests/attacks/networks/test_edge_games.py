@@ -10,10 +10,12 @@ import pytest
 from fedkge.attacks.networks.edge_game import play, verdict
 from fedkge.attacks.networks.neighbours import Neighbours, distances, joined_stars, path_of_four, quiet_pair
 from fedkge.attacks.networks.told_apart import absolute_term, linear_term, noisy_walks, released_rows
+from fedkge.client.networks.walk_matrix import adjacency_of
 from fedkge.client.privacy.networks import private_descent, private_edges
 from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism
 from fedkge.client.privacy.networks.private_descent import PrivateDescent
 from fedkge.client.privacy.networks.private_edges import GaussianEdges, RandomisedResponse, TopEdges
+from fedkge.client.privacy.networks.private_vertices import GaussianVertices
 from fedkge.client.privacy.normals import Keystream
 from fedkge.errors import SettingError
 
@@ -109,3 +111,22 @@ def test_a_coin_that_lies_as_often_as_epsilon_says_is_not_refuted() -> None:
 def test_a_game_needs_draws() -> None:
     with pytest.raises(SettingError, match="1 draws"):
         play(lambda *_: 0.0, 1.0, 1, seed=0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_all_edges_of_a_vertex_are_hidden_and_would_not_be_with_the_noise_of_one(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The likelihood ratio of all entries, for a vertex that is joined to everybody."""
+    mechanism = GaussianVertices(epsilon, degree=4)
+    others = np.array([(i, 1 + i % 19) for i in range(1, 20)], dtype=np.int32)
+    star = np.array([(0, i) for i in range(1, 20)], dtype=np.int32)
+    networks = {True: adjacency_of(np.concatenate([star, others]), 20), False: adjacency_of(others, 20)}
+    moved = (mechanism.weighed(networks[True]) - mechanism.weighed(networks[False])).toarray()
+
+    def statistic(joined: bool, stream: Keystream) -> float:
+        return float((mechanism.noised(networks[joined], stream) * moved).sum())
+
+    assert not play(statistic, epsilon, 1500, seed=0, delta=mechanism.delta).refuted
+    monkeypatch.setattr(GaussianVertices, "sensitivity", lambda *_: 0.5)
+    assert play(statistic, epsilon, 1500, seed=0, delta=mechanism.delta).refuted

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fedkge.datasets import KnowledgeGraph, Split, audit, load, load_graph, partition, write_split
 from fedkge.datasets.networks.network import as_network, is_network, network_of, symmetric_adjacency
 from fedkge.errors import DataError, InputError, SettingError
+from fedkge.simulations.runs.layout import pooled
 
 CLASSES = "a\tx\nb\tx\nc\ty\nd\ty\ne\tx\n"
 
@@ -91,6 +92,36 @@ def test_a_split_of_a_network_comes_back_with_its_classes(tmp_path: Path) -> Non
         )
         assert (len(after.train), len(after.valid), len(after.test)) == (3, 1, 1)
     assert again.content_hash == split.content_hash
+
+
+@pytest.mark.parametrize("name", ["edges.tsv", "arcs.tsv"])
+def test_a_written_split_is_a_network_again(tmp_path: Path, name: str) -> None:
+    """With directions or without, with classes, and with the vertices that no client has."""
+    edges = "\n".join(f"{'abcde'[i]} {'abcde'[j]}" for i in range(5) for j in range(5)) + "\na b\n"
+    classes = CLASSES + "lonely\ty\n"
+    split = partition(load_graph(written(tmp_path / "net", edges, classes, name)), "edges", clients=2)
+    write_split(tmp_path / "split", split)
+    again = load(tmp_path / "split")
+    assert isinstance(again, Split)
+    assert "lonely" in again.entity_labels
+    assert all(map(is_network, again.clients))
+    for before, after in zip(split.clients, again.clients, strict=True):
+        assert after.edge_list == before.edge_list
+        assert after.edge_list is not None
+        assert (after.edge_list.directed, after.edge_list.rows) == (name == "arcs.tsv", after.num_triples)
+    facts = audit(again).network
+    assert facts is not None
+    assert facts.directed == (name == "arcs.tsv")
+    (tmp_path / "split" / "client-1" / "network.json").write_text("{}")
+    with pytest.raises(DataError, match=r"network.json: not what fedkge writes .*write the split again"):
+        load(tmp_path / "split")
+
+
+def test_a_network_in_one_hand_keeps_what_its_edge_list_said(tmp_path: Path) -> None:
+    graph = load_graph(written(tmp_path / "net", "a b\nb c\nc d\nd e\na c\n"))
+    whole = pooled(partition(graph, "edges:valid=0,test=0", clients=2)).clients[0]
+    assert whole.edge_list is not None
+    assert (whole.edge_list.directed, whole.edge_list.edges) == (False, 5)
 
 
 def test_vertices_without_an_edge_are_there_and_told_of(tmp_path: Path) -> None:

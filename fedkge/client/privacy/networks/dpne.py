@@ -11,7 +11,14 @@ import numpy as np
 from fedkge.client.networks.blas_threads import same_bits
 from fedkge.client.networks.factors import DPNE_RIDGE, Factors, factors_of, given_contexts
 from fedkge.client.networks.walk_matrix import walk_matrix
-from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism, Rows, laplace, uniform_directions
+from fedkge.client.privacy.networks.edge_mechanism import (
+    EdgeRelease,
+    Rows,
+    Walks,
+    laplace,
+    uniform_directions,
+)
+from fedkge.client.privacy.networks.released import PrivateMatrix, PrivateRows
 from fedkge.client.privacy.normals import Keystream
 
 __all__ = [
@@ -67,12 +74,25 @@ def minimiser(walks: Any, contexts: Rows, noise: Rows, term: Term) -> Rows:
 
 
 @dataclass(frozen=True)
-class DPNE(EdgeMechanism):
+class DPNE(EdgeRelease):
     """H from the objective without noise; W from the one with a linear noise term (Theorem 1)."""
 
     name: ClassVar[str] = "DPNE"
     term: ClassVar[Term] = "linear"
     doubts: ClassVar[tuple[str, ...]] = (_UNHIDDEN, _SENSITIVITY)
+    form = "rows"
+    learns = True
+    summary = "rows of vertices minimise an objective with a noise term; contexts are learnt without noise"
+
+    @property
+    def deviation(self) -> float:
+        """Of a number of a row at the least, over Δ."""
+        return 2 / self.epsilon
+
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateRows:
+        """W; H stays secret."""
+        matrix = walks(adjacency)
+        return PrivateRows(self.given(matrix, unit_contexts(matrix, dim).contexts, stream))
 
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
         walks = walk_matrix(adjacency)
@@ -122,13 +142,29 @@ class DescendedDPNE(AbsoluteDPNE):
 
 
 @dataclass(frozen=True)
-class NoisyWalks(EdgeMechanism):
+class NoisyWalks(EdgeRelease):
     """dpM: Laplace noise of scale √2 / ε on every entry of M, then the factorisation."""
 
     name: ClassVar[str] = "dpM"
     doubts = ("Laplace noise needs the L1 sensitivity of M, which is 2.5 and more for t = 2, not √2",)
+    learns = True
+    dense = True
+    summary = "every entry of the matrix of walks is noised, and the model learns from that"
+
+    @property
+    def deviation(self) -> float:
+        """Of the noise on an entry, over Δ."""
+        return sqrt(2) / self.epsilon
+
+    def noised(self, walks: Any, stream: Keystream) -> Rows:
+        """(n, n) M with noise."""
+        noise = laplace(stream, walks.shape[0] * walks.shape[1], SENSITIVITY / self.epsilon)
+        matrix: Rows = walks.toarray() + noise.reshape(walks.shape)
+        return matrix
 
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
-        walks = walk_matrix(adjacency).toarray()
-        noise = laplace(stream, walks.size, SENSITIVITY / self.epsilon)
-        return factors_of(walks + noise.reshape(walks.shape), dim).vertices
+        return factors_of(self.noised(walk_matrix(adjacency), stream), dim).vertices
+
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateMatrix:
+        del dim
+        return PrivateMatrix(self.noised(walks(adjacency), stream))

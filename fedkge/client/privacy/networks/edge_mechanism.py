@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkge.client.privacy.accountant import PureEvent, Spent
+from fedkge.client.privacy.networks.released import Released, Rows
 from fedkge.client.privacy.normals import Keystream
 from fedkge.errors import SettingError
 
-__all__ = ["EdgeMechanism", "Rows", "laplace", "uniform_directions"]
+__all__ = ["EdgeMechanism", "EdgeRelease", "Rows", "Walks", "laplace", "uniform_directions"]
 
-Rows = NDArray[np.float64]  # (n, k)
+Walks = Callable[[Any], Any]  # an adjacency (n, n) to what is factorised of it
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,43 @@ class EdgeMechanism(ABC):
 
         Args:
             adjacency: (n, n) symmetric, ones where an edge is, in CSR.
+            dim: the width of a row.
+            stream: where all randomness comes from; it must be secret.
+        """
+
+
+@dataclass(frozen=True)
+class EdgeRelease(EdgeMechanism):
+    """One that releases something once, from which models are trained as often as one likes.
+
+    Attributes:
+        form: what is released: another network, a matrix, or finished rows.
+        learns: whether settings of the model decide what is released.
+        dense: whether it takes a number for every pair of vertices.
+    """
+
+    form: ClassVar[Literal["network", "matrix", "rows"]] = "matrix"
+    learns: ClassVar[bool] = False
+    dense: ClassVar[bool] = False
+    summary: ClassVar[str]  # what is done to edges, within a sentence of a report
+
+    @property
+    def cost(self) -> Spent:
+        """What it spends."""
+        return PureEvent(self.epsilon)
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Of the noise on a number that one edge moves by one."""
+
+    @abstractmethod
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> Released:
+        """What is released.
+
+        Args:
+            adjacency: (n, n) symmetric, ones where an edge is, in CSR.
+            walks: what the model factorises where nothing is private.
             dim: the width of a row.
             stream: where all randomness comes from; it must be secret.
         """

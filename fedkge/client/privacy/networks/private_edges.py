@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import expit
 
 from fedkge.client.networks.blas_threads import same_bits
 from fedkge.client.networks.factors import factors_of
+from fedkge.client.networks.plus_rank_one import PlusRankOne
 from fedkge.client.networks.walk_matrix import walk_matrix
-from fedkge.client.privacy.accountant import gaussian_sigma
-from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism, Rows, laplace
+from fedkge.client.privacy.accountant import Event, gaussian_sigma
+from fedkge.client.privacy.networks.edge_mechanism import EdgeRelease, Rows, Walks, laplace
+from fedkge.client.privacy.networks.released import PrivateMatrix, PrivateNetwork
 from fedkge.client.privacy.normals import Keystream, poisson_sample
 from fedkge.datasets.networks.network import symmetric_adjacency
 from fedkge.errors import SettingError
 
-__all__ = ["GaussianEdges", "RandomisedResponse", "TopEdges", "pair_of", "pairs_of", "spectral_rows"]
+__all__ = [
+    "GRID",
+    "GaussianEdges",
+    "RandomisedResponse",
+    "TopEdges",
+    "noised_pairs",
+    "pair_of",
+    "pairs_of",
+    "spectral_rows",
+]
 
 Places = NDArray[np.int64]
-_GRID = 2.0**-20
+GRID = 2.0**-20  # of dense noise and of what it is added to
+_LEAST_FLIP = 1e-300  # beyond, a probability is zero to a machine
 
 
 def pairs_of(places: Places, vertices: int) -> NDArray[np.int64]:
@@ -58,7 +70,7 @@ def spectral_rows(matrix: Any, dim: int, size: int) -> Rows:
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(EdgeMechanism):
+class RandomisedResponse(EdgeRelease):
     """Every pair of vertices says whether it is an edge, and lies with probability 1 / (1 + e^ε).
 
     Each bit is ε-DP by itself, so that vertices may answer for their own pairs and need trust nobody. The
@@ -70,11 +82,26 @@ class RandomisedResponse(EdgeMechanism):
 
     name: ClassVar[str] = "randomised response"
     guaranteed: ClassVar[bool] = True
+    summary = "every pair of vertices says, with lies, whether it is an edge, and the model learns from that"
 
     @property
     def flip(self) -> float:
         """The probability of a lie."""
-        return float(expit(-self.epsilon))
+        return max(float(expit(-self.epsilon)), _LEAST_FLIP)
+
+    @property
+    def deviation(self) -> float:
+        """Of an unbiased answer."""
+        return sqrt(self.flip * (1 - self.flip)) / (1 - 2 * self.flip)
+
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateMatrix:
+        """The estimate over degrees."""
+        del walks, dim
+        told = self.answers(adjacency, stream)
+        weights = 1 / np.sqrt(self.damped_degrees(told))
+        factor = 1 / (1 - 2 * self.flip)
+        scaled = diags(weights) @ told @ diags(weights) + self.flip * diags(weights**2)
+        return PrivateMatrix(PlusRankOne(factor * scaled, weights, -self.flip * factor))
 
     def answers(self, adjacency: Any, stream: Keystream) -> csr_matrix:
         """The network as it was told, (n, n) symmetric."""
@@ -117,7 +144,7 @@ class RandomisedResponse(EdgeMechanism):
 
 
 @dataclass(frozen=True)
-class TopEdges(EdgeMechanism):
+class TopEdges(EdgeRelease):
     """TmF: as many pairs as there are edges, those with the largest noised entries (Nguyen et al., 2015).
 
     A tenth of ε says how many; the rest is Laplace noise on every entry of the upper triangle, of which the
@@ -127,7 +154,21 @@ class TopEdges(EdgeMechanism):
 
     name: ClassVar[str] = "top edges"
     guaranteed: ClassVar[bool] = True
+    form = "network"
+    summary = "pairs of vertices with the largest noised entries are edges, and the model learns from these"
     count_share: float = 0.1
+
+    @property
+    def deviation(self) -> float:
+        """Of the noise on an entry."""
+        return sqrt(2) / ((1 - self.count_share) * self.epsilon)
+
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateNetwork:
+        """The edges that were kept."""
+        del walks, dim
+        head, tail = self.edges(adjacency, stream).nonzero()
+        upper = head < tail
+        return PrivateNetwork(np.stack([head[upper], tail[upper]], axis=1).astype(np.int32))
 
     def edges(self, adjacency: Any, stream: Keystream) -> csr_matrix:
         """The private network, (n, n) symmetric."""
@@ -165,7 +206,7 @@ class TopEdges(EdgeMechanism):
 
 
 @dataclass(frozen=True)
-class GaussianEdges(EdgeMechanism):
+class GaussianEdges(EdgeRelease):
     """Normal noise on the upper triangle of the adjacency, whose sensitivity is one, then its spectrum.
 
     No degree needs a bound: one edge is one entry of the upper triangle. Noise is on a grid on which one lies
@@ -174,19 +215,41 @@ class GaussianEdges(EdgeMechanism):
 
     name: ClassVar[str] = "Gaussian"
     guaranteed: ClassVar[bool] = True
+    dense = True
+    summary = "every entry of the adjacency is noised, and the model learns from that"
     failure: float = field(default=1e-5)
 
     @property
     def delta(self) -> float:
         return self.failure
 
+    @property
+    def deviation(self) -> float:
+        return gaussian_sigma(self.epsilon, self.failure)
+
+    @property
+    def cost(self) -> Event:
+        return Event(self.deviation, 1.0, 1)
+
+    def noised(self, adjacency: Any, stream: Keystream) -> Rows:
+        """(n, n) the adjacency with noise, symmetric."""
+        return noised_pairs(adjacency, self.deviation, stream)
+
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
-        size = adjacency.shape[0]
-        sigma = gaussian_sigma(self.epsilon, self.failure)
-        noised = np.zeros((size, size))
-        normals = sigma * stream.normals(size * (size - 1) // 2)
-        noised[np.triu_indices(size, 1)] = np.rint(normals / _GRID) * _GRID
-        noised += noised.T
-        head, tail = adjacency.nonzero()
-        noised[head, tail] += 1.0
-        return spectral_rows(noised, dim, size)
+        return spectral_rows(self.noised(adjacency, stream), dim, adjacency.shape[0])
+
+    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateMatrix:
+        del walks, dim
+        return PrivateMatrix(self.noised(adjacency, stream))
+
+
+def noised_pairs(entries: Any, deviation: float, stream: Keystream) -> Rows:
+    """(n, n) symmetric entries, on a grid, each with one normal number for both of its places."""
+    size = entries.shape[0]
+    noised = np.zeros((size, size))
+    normals = deviation * stream.normals(size * (size - 1) // 2)
+    noised[np.triu_indices(size, 1)] = np.rint(normals / GRID) * GRID
+    noised += noised.T
+    head, tail = entries.nonzero()
+    noised[head, tail] += np.rint(np.asarray(entries[head, tail]).ravel() / GRID) * GRID
+    return noised
