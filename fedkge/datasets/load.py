@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
-from fedkge.datasets.download import locate
+from fedkge.datasets.download import obtain
 from fedkge.datasets.features import attach, feature_files
 from fedkge.datasets.features.feature_file import is_feature_file
 from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFiles, TripleFile
@@ -293,15 +293,14 @@ def _split_members(
 
 
 def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
-    paths = [locate(file) for file in dataset.files]
-    verified = [member for path in paths for member in members(path)]
+    verified = [member for file in dataset.files for member in obtain(file)]
     if dataset.is_network:
         edges, classes = verified
         return read_network(dataset.name, edges, classes)
-    loaded = _read(_bare_name(paths[0]), verified, Layout())
+    loaded = _read(dataset.name, verified, Layout())
     if isinstance(loaded, KnowledgeGraph):
         graph = dataset.renumber(loaded) if dataset.renumber else loaded
-        return replace(graph, name=dataset.name)
+        return replace(dataset.divide(graph) if dataset.divide else graph, name=dataset.name)
     return loaded
 
 
