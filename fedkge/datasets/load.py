@@ -29,7 +29,16 @@ from fedkge.errors import DataError, DownloadError, UnknownNameError
 
 __all__ = ["load", "load_graph"]
 
-_SPLIT_OF_STEM = {"train": "train", "valid": "valid", "dev": "valid", "validation": "valid", "test": "test"}
+_SPLIT_OF_STEM = {
+    "train": "train",
+    "valid": "valid",
+    "dev": "valid",
+    "validation": "valid",
+    "test": "test",
+    "train_sample": "train",  # of OpenBioLink
+    "val_sample": "valid",
+    "test_sample": "test",
+}
 _VOCABULARIES = ("entities.tsv", "relations.tsv")
 
 Kind = TypeVar("Kind", bound=Format)
@@ -249,7 +258,7 @@ def _read_graph(
     origin = origin or name
     for format in _formats(GraphFiles):
         files = _by_name(contents, format.names, origin)
-        if format.names[0] in files:
+        if format.recognises(files):
             layout.refuse(origin)
             return attach(format.read(name, files), feature_files(contents))
     readers = _readers()
