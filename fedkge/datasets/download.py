@@ -20,7 +20,7 @@ from fedkge.datasets.formats.container import Member, members
 from fedkge.datasets.registry import RemoteFile
 from fedkge.errors import DownloadError
 
-__all__ = ["cache_folder", "locate", "obtain"]
+__all__ = ["cache_folder", "is_here", "locate", "obtain"]
 
 _CHUNK = 1 << 16
 
@@ -28,6 +28,13 @@ _CHUNK = 1 << 16
 def cache_folder() -> Path:
     """Where downloads are kept."""
     return Path(platformdirs.user_cache_dir("fedkge"))
+
+
+def is_here(file: RemoteFile) -> bool:
+    """Whether a file needs no download; its content is not looked at."""
+    folder = _data_folder()
+    places = [folder / path for path in (file.path, f"{file.path}.gz", file.packed)] if folder else []
+    return any(place.is_file() for place in (*places, cache_folder() / file.path))
 
 
 def obtain(file: RemoteFile) -> list[Member]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
-from fedkge.datasets.download import obtain
+from fedkge.datasets.download import is_here, obtain
 from fedkge.datasets.features import attach, feature_files
 from fedkge.datasets.features.feature_file import is_feature_file
 from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFiles, TripleFile
@@ -27,7 +27,7 @@ from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
 from fedkge.errors import DataError, DownloadError, UnknownNameError
 
-__all__ = ["load", "load_graph"]
+__all__ = ["at_hand", "load", "load_graph"]
 
 _SPLIT_OF_STEM = {
     "train": "train",
@@ -96,6 +96,11 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     loaded = _load_from_pykeen(text)
     layout.refuse(origin)
     return loaded
+
+
+def at_hand(name: str) -> bool:
+    """Whether a dataset of the registry needs no download."""
+    return all(map(is_here, DATASETS[name].files))
 
 
 def _load_network(source: NetworkSource) -> KnowledgeGraph:
