@@ -53,7 +53,7 @@ def test_the_published_figures_stand_beside_their_own_cells_only(table):
     [("FB15k", (0.7, 1.0, 1.3, 10.0)), ("FB15k-237", (0.7, 1.0, 1.3, 10.0)), ("YAGO3-10", (1.0,))],
 )
 def test_every_cell_that_the_paper_prints_has_both_numbers(dataset, sigmas):
-    """Orders that hold in the print: noise on all costs more than on half, and more noise costs FullDP more."""
+    """In the print noise on all costs more than on half, and more of it costs FullDP more."""
     for model in ("TransE", "TransM", "RESCAL", "DistMult"):
         cells = list(link_cells(dataset, [model], sigmas, 100, [0]))
         ranks = {cell: cell.published("mr") for cell in cells}
