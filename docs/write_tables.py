@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from math import isinf
+from math import isinf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +425,20 @@ def membership() -> Rows:
             yield [f"{dataset} {model}", *(" / ".join(share(row[name]) for name in columns) for row in rows)]
 
 
+def membership_of_exchanges() -> Rows:
+    attacks = {**ATTACKS, "correctness (7)": "correctness", "LiRA": "LiRA", "RMIA": "RMIA"}
+    frame = kept("membership-exchanges", "quick")
+    yield ["FinKG's row / StockKG", *attacks]
+    for model in ("TransE", "TransH", "ComplEx", "DistMult"):
+        rows = [frame.row(model=model, attack=attack, metric="accuracy") for attack in attacks.values()]
+        columns = ("published", "measured", "entity_seen", "matched")
+        yield [model, *(" / ".join(_or_none(row[name]) for name in columns) for row in rows)]
+
+
+def _or_none(value: float) -> str:
+    return "–" if value is None or isnan(value) else share(value)
+
+
 def shadow_attacks() -> Rows:
     yield ["", "LiRA", "RMIA"]
     for model in ("TransE", "TransH", "ComplEx", "DistMult"):
@@ -506,6 +520,7 @@ TABLES = {
     "privacy-utility-UMLS": DocumentTable("privacy-utility", "full", partial(private_utility, "UMLS")),
     "privacy-federated": DocumentTable("privacy-federated", "full", private_federation),
     "membership": DocumentTable("membership", "quick", membership),
+    "membership-exchanges": DocumentTable("membership-exchanges", "quick", membership_of_exchanges),
     "membership-shadows": DocumentTable("membership", "quick", shadow_attacks),
     "audit": DocumentTable("dpkge-audit", "full", audit),
     "active-audit": DocumentTable("dpkge-active-audit", "full", active_audit),
