@@ -427,10 +427,13 @@ def membership() -> Rows:
 
 def membership_of_exchanges() -> Rows:
     attacks = {**ATTACKS, "correctness (7)": "correctness", "LiRA": "LiRA", "RMIA": "RMIA"}
-    frame = kept("membership-exchanges", "quick")
+    cells = kept("membership-exchanges", "quick")
+    finished = set(zip(cells.frame["model"], cells.frame["attack"], strict=True))
     yield ["FinKG's row / StockKG", *attacks]
     for model in ("TransE", "TransH", "ComplEx", "DistMult"):
-        rows = [frame.row(model=model, attack=attack, metric="accuracy") for attack in attacks.values()]
+        if any((model, attack) not in finished for attack in attacks.values()):
+            continue
+        rows = [cells.row(model=model, attack=attack, metric="accuracy") for attack in attacks.values()]
         columns = ("published", "measured", "entity_seen", "matched")
         yield [model, *(" / ".join(_or_none(row[name]) for name in columns) for row in rows)]
 
