@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from math import isinf
+from math import isinf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +292,8 @@ def encoder_leakage() -> Rows:
 
 def trade_off() -> Rows:
     yield ["method", "mode", "MRR", "Hits@10 % (paper)", "MR (paper)", "ε"]
-    frame = kept("dpkge-link-prediction", "quick").frame.sort_values("mrr", ascending=False)
+    frame = kept("dpkge-link-prediction", "quick").frame
+    frame = frame[frame["dataset"] == "FB15k-237"].sort_values("mrr", ascending=False)
     for row in frame.to_dict("records"):
         is_private = row["mode"] != "off"
         yield [
@@ -443,6 +444,23 @@ def membership() -> Rows:
             yield [f"{dataset} {model}", *(" / ".join(share(row[name]) for name in columns) for row in rows)]
 
 
+def membership_of_exchanges() -> Rows:
+    attacks = {**ATTACKS, "correctness (7)": "correctness", "LiRA": "LiRA", "RMIA": "RMIA"}
+    cells = kept("membership-exchanges", "quick")
+    finished = set(zip(cells.frame["model"], cells.frame["attack"], strict=True))
+    yield ["FinKG's row / StockKG", *attacks]
+    for model in ("TransE", "TransH", "ComplEx", "DistMult"):
+        if any((model, attack) not in finished for attack in attacks.values()):
+            continue
+        rows = [cells.row(model=model, attack=attack, metric="accuracy") for attack in attacks.values()]
+        columns = ("published", "measured", "entity_seen", "matched")
+        yield [model, *(" / ".join(_or_none(row[name]) for name in columns) for row in rows)]
+
+
+def _or_none(value: float) -> str:
+    return "–" if value is None or isnan(value) else share(value)
+
+
 def shadow_attacks() -> Rows:
     yield ["", "LiRA", "RMIA"]
     for model in ("TransE", "TransH", "ComplEx", "DistMult"):
@@ -576,6 +594,7 @@ TABLES = {
     "privacy-utility-UMLS": DocumentTable("privacy-utility", "full", partial(private_utility, "UMLS")),
     "privacy-federated": DocumentTable("privacy-federated", "full", private_federation),
     "membership": DocumentTable("membership", "quick", membership),
+    "membership-exchanges": DocumentTable("membership-exchanges", "quick", membership_of_exchanges),
     "membership-shadows": DocumentTable("membership", "quick", shadow_attacks),
     "audit": DocumentTable("dpkge-audit", "full", audit),
     "dpne-table-1": DocumentTable("dpne-table-1", "full", private_classes),

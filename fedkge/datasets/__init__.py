@@ -5,7 +5,7 @@ from fedkge.datasets.confidential import mark, mark_split, unrestricted
 from fedkge.datasets.formats import FORMATS
 from fedkge.datasets.formats.pickles import write_pickle
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, LabelledTriples
-from fedkge.datasets.load import load, load_graph
+from fedkge.datasets.load import at_hand, load, load_graph
 from fedkge.datasets.lookup import Lookup
 from fedkge.datasets.partition import PARTITIONERS, partition
 from fedkge.datasets.registry import DATASETS, EMBEDDED
@@ -25,6 +25,7 @@ __all__ = [
     "Lookup",
     "Split",
     "Synthetic",
+    "at_hand",
     "audit",
     "load",
     "load_graph",

@@ -18,6 +18,7 @@ from fedkge.datasets.triple_keys import Keys, distinct, triple_keys
 __all__ = ["Audit", "ClientCounts", "Leakage", "RelationPair", "audit"]
 
 LOUD = 0.01  # a share of leaked held-out triples above this is no longer noise
+MANY = 0.1  # so large a share that relations give away says nothing of what was learnt
 SAME_PAIRS = 0.8  # two relations are near-duplicates when each has this share of the other's entity pairs
 MIN_PAIRS = 5  # fewer pairs than this prove nothing about a relation
 
@@ -44,6 +45,7 @@ class Leakage:
     in_own_train: int
     in_any_train: int
     shortcut: int  # a near-inverse or near-duplicate relation gives the answer in the client's own train set
+    inverse: int  # of these, by a near-inverse relation
     symmetric: int  # the reverse statement of the same relation is in the client's own train set
 
     @property
@@ -57,6 +59,10 @@ class Leakage:
     @property
     def shortcut_share(self) -> float:
         return self.shortcut / self.held_out if self.held_out else 0.0
+
+    @property
+    def inverse_share(self) -> float:
+        return self.inverse / self.held_out if self.held_out else 0.0
 
     @property
     def symmetric_share(self) -> float:
@@ -115,7 +121,7 @@ class Audit:
             if leak.shortcut_share > LOUD:
                 found.append(
                     f"{leak.shortcut_share:.1%} of the {split} triples are answered by a near-inverse or "
-                    "near-duplicate relation in train"
+                    f"near-duplicate relation in train ({leak.inverse_share:.1%} by a near-inverse one)"
                 )
         repeated = self.triples - sum(client.distinct for client in self.clients)
         if repeated > LOUD * self.triples:
@@ -144,6 +150,11 @@ class Audit:
         """Whether held-out triples stand in train sets beyond noise."""
         return max(leak.any_share for leak in (self.test, self.valid)) > LOUD
 
+    @property
+    def given_away(self) -> bool:
+        """Whether so many held-out triples follow from a twin relation that ranking them proves little."""
+        return max(leak.shortcut_share for leak in (self.test, self.valid)) > MANY
+
     def to_dict(self) -> dict[str, Any]:
         table_5 = {
             f"{count}_{part}": value
@@ -157,6 +168,7 @@ class Audit:
             "cautions": list(self.cautions),
             "judged": self.judged,
             "leaks": self.leaks,
+            "given_away": self.given_away,
         }
 
 
@@ -229,18 +241,21 @@ def _leakage(
     pairs: Sequence[_Pair],
 ) -> Leakage:
     train = distinct(np.concatenate(keys["train"]))
-    held, own, shortcut, symmetric = keys[name], 0, 0, 0
+    inverses = [pair for pair in pairs if pair.kind == "inverse"]
+    held, own, shortcut, inverse, symmetric = keys[name], 0, 0, 0, 0
     for client, triples in enumerate(parts[name]):
         own_train = distinct(keys["train"][client])
         leaked = _among(held[client], own_train)
         own += int(leaked.sum())
         shortcut += int((_answered(split, triples, own_train, pairs) & ~leaked).sum())
+        inverse += int((_answered(split, triples, own_train, inverses) & ~leaked).sum())
         symmetric += int((_among(_keys(split, triples[:, [2, 1, 0]]), own_train) & ~leaked).sum())
     return Leakage(
         held_out=sum(map(len, held)),
         in_own_train=own,
         in_any_train=sum(int(_among(part, train).sum()) for part in held),
         shortcut=shortcut,
+        inverse=inverse,
         symmetric=symmetric,
     )
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fedkge.datasets import spec
 from fedkge.datasets.about import confirm
-from fedkge.datasets.download import locate
+from fedkge.datasets.download import is_here, obtain
 from fedkge.datasets.features import attach, feature_files
 from fedkge.datasets.features.feature_file import is_feature_file
 from fedkge.datasets.formats import FORMATS, Format, GraphFiles, Layout, SplitFiles, TripleFile
@@ -27,9 +27,18 @@ from fedkge.datasets.split import Split
 from fedkge.datasets.synthetic import Synthetic
 from fedkge.errors import DataError, DownloadError, UnknownNameError
 
-__all__ = ["load", "load_graph"]
+__all__ = ["at_hand", "load", "load_graph"]
 
-_SPLIT_OF_STEM = {"train": "train", "valid": "valid", "dev": "valid", "validation": "valid", "test": "test"}
+_SPLIT_OF_STEM = {
+    "train": "train",
+    "valid": "valid",
+    "dev": "valid",
+    "validation": "valid",
+    "test": "test",
+    "train_sample": "train",  # of OpenBioLink
+    "val_sample": "valid",
+    "test_sample": "test",
+}
 _VOCABULARIES = ("entities.tsv", "relations.tsv")
 
 Kind = TypeVar("Kind", bound=Format)
@@ -87,6 +96,11 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     loaded = _load_from_pykeen(text)
     layout.refuse(origin)
     return loaded
+
+
+def at_hand(name: str) -> bool:
+    """Whether a dataset of the registry needs no download."""
+    return all(map(is_here, DATASETS[name].files))
 
 
 def _load_network(source: NetworkSource) -> KnowledgeGraph:
@@ -249,7 +263,7 @@ def _read_graph(
     origin = origin or name
     for format in _formats(GraphFiles):
         files = _by_name(contents, format.names, origin)
-        if format.names[0] in files:
+        if format.recognises(files):
             layout.refuse(origin)
             return attach(format.read(name, files), feature_files(contents))
     readers = _readers()
@@ -293,15 +307,14 @@ def _split_members(
 
 
 def _load_named(dataset: Dataset) -> KnowledgeGraph | Split:
-    paths = [locate(file) for file in dataset.files]
-    verified = [member for path in paths for member in members(path)]
+    verified = [member for file in dataset.files for member in obtain(file)]
     if dataset.is_network:
         edges, classes = verified
         return read_network(dataset.name, edges, classes)
-    loaded = _read(_bare_name(paths[0]), verified, Layout())
+    loaded = _read(dataset.name, verified, Layout())
     if isinstance(loaded, KnowledgeGraph):
         graph = dataset.renumber(loaded) if dataset.renumber else loaded
-        return replace(graph, name=dataset.name)
+        return replace(dataset.divide(graph) if dataset.divide else graph, name=dataset.name)
     return loaded
 
 

@@ -1,4 +1,7 @@
-"""The datasets that fedkge knows by name: where they are, what they must hash to, what they contain."""
+"""The datasets that fedkge knows by name: where they are, what they must hash to, what they contain.
+
+An entry that has only a git blob id was never held in hand: the id is what public repositories list for it.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedkge.datasets.graph import KnowledgeGraph
+from fedkge.datasets.partition.exchange import by_exchange
 from fedkge.datasets.partition.fedr import pathcon_numbering
+from fedkge.datasets.split import Split
 
 __all__ = ["DATASETS", "EMBEDDED", "Dataset", "RemoteFile"]
 
 _CONVE = "https://github.com/TimDettmers/ConvE/raw/master"
 _PATHCON = "https://raw.githubusercontent.com/hwwang55/PathCon/master/data/DDB14"
-_OPENKE = "https://raw.githubusercontent.com/thunlp/OpenKE/OpenKE-PyTorch/benchmarks/NELL-995"
+_OPENKE = "https://raw.githubusercontent.com/thunlp/OpenKE/OpenKE-PyTorch/benchmarks"
+_HETIONET = "https://github.com/hetio/hetionet/raw/38873689199f81b0e6e11554d9803b94f0c4a12c/hetnet/tsv"
 _FEDR = "https://raw.githubusercontent.com/taokz/FedR/main/Fed_data"
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file by its path below the data folder, its address and its SHA-256."""
+    """A file by its path below the data folder, its address, and its SHA-256 or its git blob id."""
 
     path: str
-    url: str
-    sha256: str
+    url: str  # "": no public address serves these bytes, as far as we know
+    sha256: str = ""
+    git_blob: str = ""  # SHA-1 of "blob SIZE\0" and the bytes, where nobody could hash them otherwise
+    packed: str = ""  # an archive below the data folder that may have it instead
 
 
 @dataclass(frozen=True)
@@ -40,11 +48,15 @@ class Dataset:
     test: int
     clients: int = 1  # more than one: already split
     renumber: Callable[[KnowledgeGraph], KnowledgeGraph] | None = None
+    divide: Callable[[KnowledgeGraph], Split] | None = None
     is_network: bool = False  # its files are edges, undirected, and the classes of vertices
 
 
-def _folder(folder: str, base: str, sums: dict[str, str]) -> tuple[RemoteFile, ...]:
-    return tuple(RemoteFile(f"{folder}/{name}", f"{base}/{name}", digest) for name, digest in sums.items())
+def _folder(folder: str, base: str, sums: dict[str, str], packed: str = "") -> tuple[RemoteFile, ...]:
+    return tuple(
+        RemoteFile(f"{folder}/{name}", f"{base}/{name}" if base else "", digest, packed=packed)
+        for name, digest in sums.items()
+    )
 
 
 def _fedr(clients: int, digest: str, train: int, valid: int, test: int) -> Dataset:
@@ -63,7 +75,41 @@ def _fedr(clients: int, digest: str, train: int, valid: int, test: int) -> Datas
     )
 
 
+_STOCKS = _folder(
+    "stock-kg",
+    "",
+    {
+        "stock_concept.csv": "cf092c2220a555feb40d6a64571c6d38047862f1edc558e9f3d0ca9b139f4364",
+        "stock_industry.csv": "f7212018bb9431cf68e722440ace86d96c77862b37f066ec3c456b130e64cf0f",
+        "executive_stock.csv": "8f91ea704be67c7bf8995b1ce8145c61506e40eca038628863d3d30858ed9619",
+        "concept.csv": "5f98f01e32fcafbdc6e77e70a43b3f5af10e4aa2b8a1c0dde1faa142669f0cb3",
+        "industry.csv": "5970396e5938d767126e3c2c606ddff6c436599d74ef55d1a3434b05fa59e646",
+    },
+)
+
 _ALL = (
+    Dataset(
+        name="FB15k",
+        about="Freebase with inverse relations, which give test triples away (Bordes et al., 2013): audit it",
+        licence="Freebase data: CC BY 2.5",
+        files=_folder(
+            "FB15k",
+            f"{_OPENKE}/FB15K",
+            {
+                "train2id.txt": "5db905046f3e598cf56e5adf579f02d0ad718ea5bf8dbad04c421da11545ac7a",
+                "valid2id.txt": "9c628f1e18240a183a2e93e9019721ddd0c8129e93bbdfafe905a737b0cbefb8",
+                "test2id.txt": "2a23d06e5f9b801154456c8a7d972a92f40185abc3311a420284f103b02f211b",
+                "entity2id.txt": "41c4cd91e81351d7e90a2e21a8ed69522b2296c57971ba6dab2677e8436e3285",
+                "relation2id.txt": "00d3bf88fe86537279117d499a3cbd492932f58f51fbb3abda8f3786b87e63b0",
+            },
+            packed="fb15k/FB15k-openke.tar.gz",
+        ),
+        entities=14_951,
+        relations=1_345,
+        train=483_142,
+        valid=50_000,
+        test=59_071,
+    ),
     Dataset(
         name="FB15k-237",
         about="Freebase without inverse relations (Toutanova and Chen, 2015), as ConvE distributes it",
@@ -99,6 +145,66 @@ _ALL = (
         test=3_134,
     ),
     Dataset(
+        name="YAGO3-10",
+        about="what YAGO3 says of entities with ten relations or more, as ConvE distributes it",
+        licence="CC BY 3.0",
+        # No copy of the whole was at hand to be hashed: the blob id is that of two public repositories.
+        files=(
+            RemoteFile(
+                "YAGO3-10.tar.gz",
+                f"{_CONVE}/YAGO3-10.tar.gz",
+                git_blob="be63d16955e1951cb6539710204af43cb38da7d9",
+            ),
+        ),
+        entities=123_182,
+        relations=37,
+        train=1_079_040,
+        valid=5_000,
+        test=5_000,
+    ),
+    Dataset(
+        name="Hetionet",
+        about="biology, drugs and diseases of 29 sources (Himmelstein et al., 2017); nothing is held out",
+        licence="CC0 1.0, and the terms of its sources",
+        # The SHA-256 is that of the pointer (Git LFS) in the repository; counts are as published.
+        files=(
+            RemoteFile(
+                "hetionet-v1.0-edges.sif.gz",
+                f"{_HETIONET}/hetionet-v1.0-edges.sif.gz",
+                "611f0411ac666be4e0270e54bbca67407e14720bfc3099311f0f5eec25c5a947",
+            ),
+        ),
+        entities=45_158,
+        relations=24,
+        train=2_250_197,
+        valid=0,
+        test=0,
+    ),
+    Dataset(
+        name="StockKG",
+        about="companies of two exchanges, who directs them, concepts, industries; nothing is held out",
+        licence="MIT",
+        files=_STOCKS,
+        entities=24_272,
+        relations=14,
+        train=41_423,
+        valid=0,
+        test=0,
+    ),
+    Dataset(
+        name="StockKG-Exchanges",
+        about="StockKG as two clients, the exchanges of Shanghai and of Shenzhen",
+        licence="MIT",
+        files=_STOCKS,
+        entities=24_272,
+        relations=14,
+        train=33_137,
+        valid=4_143,
+        test=4_143,
+        clients=2,
+        divide=by_exchange,
+    ),
+    Dataset(
         name="DDB14",
         about="the Disease Database, 14 relations (Wang et al., PathCon, 2021)",
         licence="MIT (repository); Disease Database terms for the content",
@@ -124,7 +230,7 @@ _ALL = (
         licence="MIT (repository); NELL terms for the content",
         files=_folder(
             "NELL-995",
-            _OPENKE,
+            f"{_OPENKE}/NELL-995",
             {
                 "entity2id.txt": "d4676c3efc7fd79c3d90bd4168c3f49493f96656afe1030a38fda5ba3f276df0",
                 "relation2id.txt": "7acb7297c45d8e9721c3667a75e9ac47d687aa660d9ab6dc46490397d651c126",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from fedkge.datasets import KnowledgeGraph, Split, audit, load_graph, partition
+from fedkge.simulations.cli.main import app
 
 triple = st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 4))
 part = st.lists(triple, max_size=12)
@@ -61,6 +63,8 @@ def test_twin_relations_are_found_and_what_they_give_away_is_counted(kind: str) 
     found = audit(Split.single(KnowledgeGraph.from_ids("g", map(str, range(60)), "abc", split)))
     assert [(pair.kind, pair.first, pair.second) for pair in found.relation_pairs] == [(kind, "a", "b")]
     assert found.test.shortcut == len(twin)
+    assert found.test.inverse == (len(twin) if kind == "inverse" else 0)
+    assert found.given_away
     assert any("near-inverse" in problem for problem in found.problems)
     assert not found.leaks
 
@@ -132,3 +136,41 @@ def test_symmetric_relations_are_a_caution(name: str, share: float, data_folder:
     assert found.test.symmetric_share == pytest.approx(share, abs=0.001)
     assert any("symmetric" in caution for caution in found.cautions)
     assert not found.leaks
+
+
+def test_inverse_relations_give_the_test_of_fb15k_away(data_folder: Path) -> None:
+    """Counted again with sets of pairs: an inverse is a relation with four fifths of the pairs, reversed."""
+    graph = load_graph("FB15k")
+    pairs: dict[int, set[tuple[int, int]]] = {}
+    said: dict[tuple[int, int], set[int]] = {}
+    for head, relation, tail in graph.triples.tolist():
+        pairs.setdefault(relation, set()).add((head, tail))
+        said.setdefault((head, tail), set()).add(relation)
+    train = set(map(tuple, graph.train.tolist()))
+
+    def is_inverse(first: int, second: int) -> bool:
+        common = sum((tail, head) in pairs[second] for head, tail in pairs[first])
+        sizes = len(pairs[first]), len(pairs[second])
+        return min(sizes) >= 5 and common / max(sizes) >= 0.8
+
+    known: dict[tuple[int, int], bool] = {}
+    answered = 0
+    for head, relation, tail in graph.test.tolist():
+        others = said.get((tail, head), set()) - {relation}
+        for other in others:
+            if (relation, other) not in known:
+                known[relation, other] = is_inverse(relation, other)
+        answered += any(known[relation, other] and (tail, other, head) in train for other in others)
+    found = audit(Split.single(graph))
+    assert found.test.inverse == answered
+    assert found.test.inverse_share > 0.6
+    assert found.given_away
+    assert not found.leaks  # no test triple itself stands in train
+    assert not audit(Split.single(load_graph("FB15k-237"))).given_away
+
+
+def test_the_command_says_it_loudly(data_folder: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["data", "audit", "FB15k", "--quiet", "--out", str(tmp_path / "audit")])
+    assert done.exit_code == 0, done.output
+    assert "DO NOT TRUST RESULTS ON THIS SPLIT" in done.output
+    assert "by a near-inverse one" in " ".join(done.output.replace("│", " ").split())

@@ -279,7 +279,9 @@ def test_a_format_is_one_class_and_one_line(
     tmp_path: Path, umls: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_json_lines(tmp_path / "graph", umls)
-    with pytest.raises(DataError, match=r"no triples found .*one \.tsv, \.csv, \.nt, \.ttl or \.pkl file"):
+    with pytest.raises(
+        DataError, match=r"no triples found .*one \.tsv, \.csv, \.sif, \.nt, \.ttl or \.pkl file"
+    ):
         load(tmp_path / "graph")
     monkeypatch.setitem(FORMATS, "json", JsonLines)
     for source in (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkge.datasets.download import locate
+from fedkge.datasets.download import obtain
 from fedkge.datasets.features.known_texts import KNOWN_TEXTS
 from fedkge.datasets.formats.container import Member, members, read_text
 from fedkge.datasets.formats.text import ESCAPED, unescaped
@@ -75,7 +75,7 @@ def find(given: str) -> FeatureFile:
         if place.is_file():
             return read_features(members(place)[0], kind)
     if path in KNOWN_TEXTS:
-        return read_features(members(locate(KNOWN_TEXTS[path]))[0], kind)
+        return read_features(obtain(KNOWN_TEXTS[path])[0], kind)
     raise DataError(
         f"data.features: no file {' or '.join(map(str, places[:2]))}; give a path, or one below FEDKGE_DATA, "
         "with 'relation:' before it if its labels are relations. Downloaded are "

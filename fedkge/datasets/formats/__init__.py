@@ -11,6 +11,8 @@ FORMATS: Registry[type[Format]] = Registry(
     {
         "text": "fedkge.datasets.formats.text:Text",
         "idform": "fedkge.datasets.formats.idform:IdForm",
+        "numbered": "fedkge.datasets.formats.numbered:Numbered",
+        "companies": "fedkge.datasets.formats.companies:Companies",
         "network": "fedkge.datasets.networks.edge_list:EdgeList",
         "arcs": "fedkge.datasets.networks.edge_list:Arcs",
         "rdf": "fedkge.datasets.formats.rdf:Rdf",

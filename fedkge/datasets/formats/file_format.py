@@ -52,6 +52,10 @@ class GraphFiles(Format):
 
     names: ClassVar[tuple[str, ...]]
 
+    def recognises(self, files: Mapping[str, Member]) -> bool:
+        """Whether these files, by name, are such a graph."""
+        return self.names[0] in files
+
     def read(self, name: str, files: Mapping[str, Member]) -> KnowledgeGraph:
         """The graph of these files, by name; all but the first may be absent."""
         raise NotImplementedError

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedkge.datasets.formats.called_columns import read_called
 from fedkge.datasets.formats.columns import SKIPPED, TRIPLE, Columns
 from fedkge.datasets.formats.container import Member, read_text
 from fedkge.datasets.formats.file_format import Layout, TripleFile
@@ -29,7 +30,7 @@ ESCAPED = "# fedkge: escaped"
 _PLAIN = "hrt"  # the order of a file without a header, unless the user gives another
 _SYNONYMS = {
     "head": ("h", "subject", "subj", "s", "source", "from"),
-    "relation": ("r", "rel", "predicate", "pred", "p", "edge"),
+    "relation": ("r", "rel", "predicate", "pred", "p", "edge", "metaedge"),
     "tail": ("t", "object", "obj", "o", "target", "to"),
     "confidential": (),
 }
@@ -41,12 +42,14 @@ _UNESCAPES = {escape: char for char, escape in _ESCAPES.items()}
 class Text(TripleFile):
     """One triple a line, tab- or comma-separated."""
 
-    suffixes = (".tsv", ".txt", ".csv")
+    suffixes = (".tsv", ".txt", ".csv", ".sif")
     has_columns = True
 
     def read(self, member: Member, scope: str, layout: Layout) -> LabelledTriples:
         del scope
         columns = Columns.parse(_PLAIN if layout.columns is None else layout.columns)
+        if columns.words:
+            return read_called(member, columns.words, "," if _has_commas(member) else "\t")
         cells, width, escaped = _cells(member)
         if not cells:
             return LabelledTriples([], [], [])
@@ -115,7 +118,7 @@ def unescaped(cell: str) -> str:
 
 def _cells(member: Member) -> tuple[list[str], int, bool]:
     """All cells in reading order, the row width, and whether they are escaped."""
-    if member.suffix == ".csv":
+    if _has_commas(member):
         return *_csv_cells(read_text(member), member.origin), False
     lines, escaped = _lines(member)
     if not lines:
@@ -130,6 +133,14 @@ def _cells(member: Member) -> tuple[list[str], int, bool]:
     return "\t".join(lines).split("\t"), width, escaped
 
 
+def _has_commas(member: Member) -> bool:
+    """Whether its separator is a comma; OpenBioLink's files are called .csv and have tabs."""
+    if member.suffix != ".csv":
+        return False
+    first = member.read().lstrip(b"\r\n").partition(b"\n")[0]
+    return first.count(b"\t") < 2 or first.count(b",") > first.count(b"\t")
+
+
 def _lines(member: Member) -> tuple[list[str], bool]:
     """The lines that are not blank, and whether they are escaped."""
     text = read_text(member).replace("\r\n", "\n")
@@ -141,7 +152,7 @@ def _lines(member: Member) -> tuple[list[str], bool]:
 def _line_of(member: Member, row: int) -> int:
     """On which line a row stands; only error messages ask, so the file is simply read again."""
     text = read_text(member)
-    if member.suffix == ".csv":
+    if _has_commas(member):
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         return [reader.line_num for cells in reader if cells][row]
     lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)

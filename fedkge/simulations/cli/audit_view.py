@@ -152,6 +152,8 @@ def _show_verdict(audit: Audit, console: Console) -> None:
     title, style = "caution", "yellow"
     if audit.leaks:
         title, style = "DO NOT TRUST RESULTS ON THIS SPLIT: IT LEAKS", "bold white on red"
+    elif audit.given_away:
+        title, style = "DO NOT TRUST RESULTS ON THIS SPLIT: TWIN RELATIONS ANSWER IT", "bold white on red"
     elif not audit.judged:
         lines.insert(0, "leakage cannot be judged: no triple is held out")
     elif not audit.problems:

@@ -26,7 +26,8 @@ Source = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option(
-        help="What the columns hold: 'htr', 'head,relation,tail,_,_' (_ is left out) or '0,1,2' (default: "
+        help="What the columns hold: 'htr', 'head,relation,tail,_,_' (_ is left out), '0,1,2' or "
+        "words of the header, 'x_name,relation,y_name' (default: "
         "'hrt', or what the header says)."
     ),
 ]

@@ -78,6 +78,7 @@ RECIPES: dict[str, Recipe] = {
     "dpne-audit": dpne_audit.edge_audit,
     "dpne-lemma-1": dpne_audit.lemma_1,
     "membership": membership.tables,
+    "membership-exchanges": membership.exchanges,
     "membership-datasets": membership.cross_datasets,
     "membership-models": membership.cross_models,
     "privacy-utility": privacy_utility,

@@ -19,7 +19,7 @@ _TARGET = re.compile(r"fedkge(\.\w+)+(:\w+)?")  # of a registry: imported when i
 _SILENT = re.compile(
     r"fedkge(\.errors"
     r"|\.simulations\.(cli|report)(\..*)?"
-    r"|\.simulations\.trained(\.(export|prediction|pykeen_model))?"
+    r"|\.simulations\.trained(\.(export|prediction|pykeen_model|rdf|rdf_terms))?"
     r"|\.simulations\.runs\.(environment|tracking)"
     r"|\.simulations\.studies\.(cells|origin|source_digest|study|published)"
     r"|\..*plots?)?"

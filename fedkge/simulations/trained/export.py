@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import fedkge
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.formats.text import write_labels
-from fedkge.errors import InputError, UnknownNameError
+from fedkge.errors import InputError, SettingError, UnknownNameError
+from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.trained.client_model import Trained, load_trained, trained_clients
 from fedkge.simulations.trained.pykeen_model import pykeen_model, pykeen_triples
+from fedkge.simulations.trained.rdf import RdfOptions, Watch, unseen, write_rdf
 from fedkge.storage import staged
 
 __all__ = ["FORMATS", "export"]
@@ -63,30 +66,64 @@ FORMATS: dict[str, Callable[[Trained, Path], None]] = {
     "npz": _write_npz,
     "tsv": _write_tsv,
     "pykeen": _write_pykeen,
+    "rdf": write_rdf,
 }
 
 
 def export(
-    folder: Path | str, format: str = "safetensors", client: int | None = None, out: Path | str | None = None
+    folder: Path | str,
+    format: str = "safetensors",
+    client: int | None = None,
+    out: Path | str | None = None,
+    *,
+    rdf: RdfOptions | None = None,
+    watch: Watch = unseen,
 ) -> Path:
-    """Write one client's embeddings of a finished run, or all clients', into a new folder."""
+    """Write one client's embeddings of a finished run, or all clients', into a new folder.
+
+    Args:
+        folder: of the run.
+        format: a key of FORMATS.
+        client: one client; without it, all.
+        out: a new folder.
+        rdf: for format rdf, which also writes predictions: the base IRI, their form and number.
+        watch: called as predictions are made.
+    """
     if format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS)
+    if rdf is not None and format != "rdf":
+        raise SettingError(f"format '{format}' has no options of RDF; leave them out, or take format 'rdf'")
     folder = Path(folder)
     target = Path(out) if out is not None else folder / f"export-{format}"
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InputError(f"{target} exists already; choose another --out, or remove it")
     clients = trained_clients(folder) if client is None else [client]
     first = load_trained(folder, clients[0])
-    with staged(target) as partial:
-        partial.mkdir()
+    write = FORMATS[format]
+    if format == "rdf":
+        options = rdf or RdfOptions()
+        _check_relations(folder, clients, options.relations, first)
+        write = partial(write_rdf, options=options, watch=watch, run=folder.resolve().name)
+    with staged(target) as place:
+        place.mkdir()
         for number in clients:
-            FORMATS[format](first if number == clients[0] else load_trained(folder, number), partial)
+            write(first if number == clients[0] else load_trained(folder, number), place)
         about = {**_about(first), "clients": clients}
-        (partial / "model.json").write_text(
+        (place / "model.json").write_text(
             json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     return target
+
+
+def _check_relations(folder: Path, clients: Sequence[int], asked: Sequence[str], first: Trained) -> None:
+    """A relation that no client has is a mistake; one that some lack is not."""
+    if not asked:
+        return
+    run = RunFolder.read(folder)
+    known = {label for client in clients for label in run.graph(client).relation_labels}
+    for label in asked:
+        if label not in known:
+            first.relation(label)  # says which are the nearest
 
 
 def _rows(trained: Trained) -> dict[str, Floats]:

@@ -18,7 +18,7 @@ from fedkge.errors import SettingError
 from fedkge.simulations.trained.client_model import Trained, load_trained
 from fedkge.simulations.trained.newcomers import Newcomers, admit, new_words
 
-__all__ = ["Answer", "Prediction", "predict", "predict_new"]
+__all__ = ["Answer", "Asked", "Prediction", "predict", "predict_new"]
 
 _BLOCK = 2**22  # numbers held at once
 
@@ -86,7 +86,7 @@ def predict(
     trained = load_trained(Path(folder), client)
     value, asks_tail = str(given[named[0]]), named[0] in ("head", "head_text")
     if named[0] in ("head", "tail"):
-        asked = _Asked.of(trained, trained.relation(relation), asks_tail)
+        asked = Asked.of(trained, trained.relation(relation), asks_tail)
         return asked.prediction(value, trained.entity(value), top)
     return _of_newcomers(trained, Newcomers.of_text(value), relation, asks_tail, top)[0]
 
@@ -118,7 +118,7 @@ def _of_newcomers(
 ) -> list[Prediction]:
     r, count = trained.relation(relation), trained.graph.num_entities
     wider = admit(trained, newcomers)
-    asked = _Asked.of(wider, r, asks_tail, count)
+    asked = Asked.of(wider, r, asks_tail, count)
     unread = new_words(trained, wider)
     return [
         replace(
@@ -129,7 +129,7 @@ def _of_newcomers(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """A relation and a side of one client's model, whose rows are encoded once for all questions."""
 
     trained: Trained
@@ -139,7 +139,7 @@ class _Asked:
     num_candidates: int  # the first entities
 
     @classmethod
-    def of(cls, trained: Trained, relation: int, asks_tail: bool, candidates: int | None = None) -> _Asked:
+    def of(cls, trained: Trained, relation: int, asks_tail: bool, candidates: int | None = None) -> Asked:
         with one_thread(), torch.no_grad():  # threads would divide an encoder's products otherwise
             encoded = trained.model.encode()
         count = trained.graph.num_entities if candidates is None else candidates
@@ -147,7 +147,7 @@ class _Asked:
 
     def prediction(self, label: str, anchor: int, top: int) -> Prediction:
         """What completes the statement best, the given end being an entity."""
-        graph, scores, known = self.trained.graph, self._scores(anchor), self._known(anchor)
+        graph, scores, known = self.trained.graph, self.scores(anchor), self._known(anchor)
         best = np.argsort(-scores, kind="stable")[:top]
         answers = (
             Answer(place, graph.entity_labels[entity], float(scores[entity]), known.get(int(entity)))
@@ -157,7 +157,7 @@ class _Asked:
         relation = graph.relation_labels[self.relation]
         return Prediction(self.trained.client, ends[0], relation, ends[1], tuple(answers))
 
-    def _scores(self, anchor: int) -> Floats:
+    def scores(self, anchor: int) -> Floats:
         """(candidates,) the score of each in the open place, some at a time: relation rows may be wide."""
         entities = np.arange(self.num_candidates, dtype=np.int32)
 

@@ -12,7 +12,7 @@ import pytest
 from fedkge.attacks.canaries.canary_bound import p_value
 from fedkge.datasets.load import load
 from fedkge.simulations.studies import RECIPES
-from fedkge.simulations.studies.dpkge import dpkge_attacker, dpkge_clusters, dpkge_plots
+from fedkge.simulations.studies.dpkge import dpkge_attacker, dpkge_clusters, dpkge_plots, dpkge_utility
 from fedkge.simulations.studies.dpkge.dpkge_cells import Cell, graph_of, measured, train_cell
 from fedkge.simulations.studies.dpkge.dpkge_epsilon import epsilon_over_epochs
 from fedkge.simulations.studies.dpkge.dpkge_utility import link_cells, measure_cells
@@ -46,6 +46,37 @@ def test_the_published_figures_stand_beside_their_own_cells_only(table):
     assert cell.published("mr") == 250.45
     assert replace(cell, share=0.25).published("mr") is None
     assert replace(cell, dataset="WN18RR").published("mr") is None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sigmas"),
+    [("FB15k", (0.7, 1.0, 1.3, 10.0)), ("FB15k-237", (0.7, 1.0, 1.3, 10.0)), ("YAGO3-10", (1.0,))],
+)
+def test_every_cell_that_the_paper_prints_has_both_numbers(dataset, sigmas):
+    """In the print noise on all costs more than on half, and more of it costs FullDP more."""
+    for model in ("TransE", "TransM", "RESCAL", "DistMult"):
+        cells = list(link_cells(dataset, [model], sigmas, 100, [0]))
+        ranks = {cell: cell.published("mr") for cell in cells}
+        assert None not in ranks.values()
+        assert all(0 < cell.published("hits") < 100 for cell in cells)
+        for mode in ("paper", "sound"):
+            of = {
+                method: [ranks[Cell(dataset, model, method, mode, s)] for s in sigmas]
+                for method in ("DPKGE", "FullDP")
+            }
+            assert all(half < full for half, full in zip(of["DPKGE"], of["FullDP"], strict=True))
+            assert of["FullDP"] == sorted(of["FullDP"])
+        assert ranks[Cell(dataset, model, "NDP")] == min(ranks.values())
+
+
+@pytest.mark.parametrize(("here", "datasets"), [(True, {"YAGO3-10"}), (False, set())])
+def test_the_largest_graph_is_a_choice_where_its_files_are(here, datasets, monkeypatch):
+    monkeypatch.setattr(dpkge_utility, "at_hand", lambda name: here)
+    recipe = RECIPES["dpkge-link-prediction"]
+    assert {cell.keys["dataset"] for cell in recipe.cells("quick")} == {"FB15k-237", "FB15k"}
+    listed = {cell.keys["dataset"] for cell in recipe.cells("full", [0])}
+    assert listed == {"FB15k-237", "FB15k", "WN18RR"} | datasets
+    assert {cell.keys["epochs"] for cell in recipe.cells("full", [0])} == {100}
 
 
 def test_the_same_cell_gives_the_same_bits_and_another_noise_other_ones():

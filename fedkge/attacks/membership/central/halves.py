@@ -14,7 +14,7 @@ from fedkge.client.kernels.arrays import Ids
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError
 
-__all__ = ["Answers", "Questions", "halve", "questions"]
+__all__ = ["Answers", "Questions", "halve", "hold_back", "questions"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ def halve(graph: KnowledgeGraph, rng: np.random.Generator) -> tuple[KnowledgeGra
         _half(graph, "target", quarters[0], quarters[1]),
         _half(graph, "shadow", quarters[2], quarters[3]),
     )
+
+
+def hold_back(graph: KnowledgeGraph, rng: np.random.Generator) -> KnowledgeGraph:
+    """A graph as one such half by itself: half of its triples are members, the others are held back."""
+    triples = np.unique(graph.triples, axis=0)
+    if len(triples) < 2:
+        raise DataError(f"{graph.name}: {len(triples)} distinct triples cannot be halved; give 2 or more")
+    members, others = np.array_split(triples[rng.permutation(len(triples))], 2)
+    return _half(graph, "alone", members, others)
 
 
 def _half(graph: KnowledgeGraph, name: str, members: Ids, others: Ids) -> KnowledgeGraph:
