@@ -6,6 +6,7 @@ import csv
 import gzip
 import re
 import sqlite3
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from fedkge.datasets.mapping.expression import identifier, text
@@ -26,6 +27,7 @@ __all__ = ["Source", "open_source"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _ROWS = 50_000  # copied from SQLite at once
+_CHUNK = 1 << 20  # bytes
 _SCHEMES = ("postgres", "postgresql")
 _LONGEST_LINE = 1 << 24  # of a CSV file: a note of a doctor may be long
 
@@ -252,12 +254,14 @@ def _header(file: Path, separator: str) -> list[str]:
     """The names of a file's columns."""
     try:
         with _opened(file) as lines:
-            names = next(csv.reader(lines, delimiter=separator), [])
+            line = lines.readline().decode("utf-8-sig")
+            while lines.read(_CHUNK) and file.suffix.lower() == ".gz":
+                pass  # DuckDB takes a packed file that was cut for a shorter one
     except UnicodeDecodeError as error:
         raise DataError(f"{file}, line 1: not UTF-8 ({error.reason}); convert the file") from error
-    except (OSError, EOFError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error}); unpack it, or copy it again") from error
-    names = [name.strip() for name in names]
+    names = [name.strip() for row in csv.reader([line], delimiter=separator) for name in row]
     if not any(names):
         raise DataError(f"{file}: an empty file; expected at least a line with the names of its columns")
     twice = {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}
@@ -266,10 +270,8 @@ def _header(file: Path, separator: str) -> list[str]:
     return names
 
 
-def _opened(file: Path) -> TextIO:
-    if file.suffix.lower() == ".gz":
-        return cast(TextIO, gzip.open(file, "rt", encoding="utf-8-sig", newline=""))
-    return file.open(encoding="utf-8-sig", newline="")
+def _opened(file: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb"))
 
 
 def _sqlite_type(declared: str) -> str:
