@@ -121,7 +121,8 @@ class _Run:
                 absent.update(missing)
                 continue
             loaded[table] = self.workspace.load(table, asked, number)
-            self.report.tables.append(TableCount(loaded[table].title, loaded[table].rows))
+            made = loaded[table]
+            self.report.tables.append(TableCount(made.title, made.rows, is_query=table.table is None))
         if not loaded:
             raise DataError(
                 f"{self.workspace.source.name}: none of the tables that {self.mapping.name} maps is there "

@@ -14,6 +14,7 @@ class TableCount:
 
     name: str
     rows: int | None
+    is_query: bool = False
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Report:
     @property
     def empty(self) -> list[str]:
         """The tables without a row."""
-        return [table.name for table in self.tables if table.rows == 0]
+        return [table.name for table in self.tables if table.rows == 0 and not table.is_query]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
