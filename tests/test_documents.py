@@ -50,6 +50,7 @@ PARSED_ONLY = (
     r"make ",
     r"fedkge compare .*--out result$|fedkge attack result/|python docs/draw_result\.py",
     r"fedkge data audit DDB14|fedkge data split FB15k",
+    r"fedkge data map .*--mapping (eicu|mimic-iii) |fedkge compare experiments/eicu",  # of open data
     r"fedkge predict runs/described",  # of a run over texts that the documents do not have
     r"fedkge reproduce (?!--list)",
     r"fedkge .*--ray-address|ray start ",

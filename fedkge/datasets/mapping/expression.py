@@ -152,7 +152,7 @@ class Columns:
             what = text(f"{self.origin}, column {column}")
             value = f"fitting({value}, '{_LEXICAL[kind]}', {what}, {text('xsd:' + kind)})"
         suffix = "" if datatype == XSD + "string" else f"^^<{datatype}>"
-        return f"""('"' || escaped({value}) || '"{suffix}')"""
+        return f"""('"' || escaped({value}) || {text('"' + suffix)})"""
 
 
 def identifier(name: str) -> str:
