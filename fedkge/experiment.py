@@ -83,7 +83,8 @@ class DataSettings(Settings):
     dataset: str = Field(
         default="UMLS",
         min_length=1,
-        description="a name from `fedkge data list`, a file, a folder, an archive, or a FedE `.pkl`",
+        description="a name from `fedkge data list`, a file, a folder, an archive, a FedE `.pkl`, or tables "
+        "and their mapping: `mapped:source=FOLDER,mapping=eicu`",
     )
     columns: str | None = Field(
         default=None,

@@ -52,6 +52,7 @@ PARSED_ONLY = (
     r"fedkge data audit DDB14|fedkge data split FB15k",
     r"fedkge data (info|audit) (kg\.csv|codex|HQ_DIR|FinDKG|Hetionet|FB15k|stock-)",  # not at hand, or large
     r"fedkge export runs/hospitals",
+    r"fedkge data map .*--mapping (eicu|mimic-iii) |fedkge compare experiments/eicu",  # of open data
     r"fedkge predict runs/described",  # of a run over texts that the documents do not have
     r"fedkge reproduce (?!--list)",
     r"fedkge .*--ray-address|ray start ",

@@ -15,6 +15,8 @@ CHECKOUT = Path(__file__).parents[1]
 DATA = {
     "fedkge/py.typed",
     "fedkge/simulations/experiments/quickstart.toml",
+    "fedkge/datasets/mapping/shipped/eicu.ttl",
+    "fedkge/datasets/mapping/shipped/mimic-iii-as-published.ttl",
     "fedkge/simulations/report/page.html",
     "fedkge/simulations/report/style.css",
     "fedkge/simulations/studies/dpkge/numbers.csv",

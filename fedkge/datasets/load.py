@@ -19,6 +19,7 @@ from fedkge.datasets.formats.container import ARCHIVES, Member, members
 from fedkge.datasets.formats.text import read_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph, require_train
 from fedkge.datasets.labels import normalised, respelt
+from fedkge.datasets.mapping.mapped_source import MappedSource
 from fedkge.datasets.networks.edge_list import classes_beside, counts_beside, read_network
 from fedkge.datasets.networks.network import as_network
 from fedkge.datasets.networks.source import NetworkSource
@@ -89,6 +90,9 @@ def _load(text: str, layout: Layout) -> KnowledgeGraph | Split:
     if text.partition(":")[0].casefold() == "network":
         layout.refuse(origin)
         return _load_network(spec.construct("dataset", "network", NetworkSource, spec.parse(text)[1]))
+    if text.partition(":")[0].casefold() == "mapped":
+        layout.refuse(origin)
+        return spec.construct("dataset", "mapped", MappedSource, spec.parse(text)[1]).read()
     if "/" in text or Path(text).suffix in (*_suffixes(), *ARCHIVES, ".gz"):
         raise DataError(
             f"{text}: no such file or folder; give a path that exists, or a name from 'fedkge data list'"

@@ -1,4 +1,7 @@
-"""Names with options in one string: `dirichlet:alpha=0.5`, `synthetic:entities=1000,triples=9000`."""
+"""Names with options in one string: `dirichlet:alpha=0.5`, `synthetic:entities=1000,triples=9000`.
+
+A class with a `free_option` takes what follows the colon as that option: `given-by:staysAt`.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,11 @@ def parse(spec: str) -> tuple[str, dict[str, str]]:
 
 def build(spec: str, registry: Registry[type[Built]]) -> Built:
     """The dataclass that a spec names, with its options as typed fields."""
-    name, options = parse(spec)
-    return construct(registry.kind, name, registry[name], options)
+    name, _, tail = spec.partition(":")
+    cls = registry[name.strip()]
+    free = getattr(cls, "free_option", None)
+    options = {free: tail.strip()} if free and tail.strip() else parse(spec)[1]
+    return construct(registry.kind, name.strip(), cls, options)
 
 
 def construct(kind: str, name: str, cls: type[Built], options: Mapping[str, str]) -> Built:

@@ -27,6 +27,7 @@ PARTITIONERS: Registry[type[Partitioner]] = Registry(
             "fedr": "fedr:FedRPartition",
             "fedr-legacy": "fedr:FedRLegacy",
             "given": "given:Given",
+            "given-by": "given_by:GivenBy",
         }.items()
     },
 )

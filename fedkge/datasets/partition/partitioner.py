@@ -51,13 +51,17 @@ class Assigner(Partitioner):
     def split(self, graph: KnowledgeGraph, clients: int, seed: int, spec: str) -> Split:
         rng = draw(seed, clients)
         assignment = self.assign(graph, clients, rng)
-        pools = self.pools or len(graph.valid) + len(graph.test) == 0
-        if pools:
+        if self._holds_out(graph):
             _warn_of_duplicates(graph)
-        parts = [
-            by_frequency(graph, rows, rng.shuffle) if pools else _by_role(graph, rows) for rows in assignment
-        ]
+        parts = [self.part(graph, rows, rng) for rows in assignment]
         return divided(graph, assignment, parts, spec, seed)
+
+    def _holds_out(self, graph: KnowledgeGraph) -> bool:
+        return self.pools or len(graph.valid) + len(graph.test) == 0
+
+    def part(self, graph: KnowledgeGraph, rows: Rows, rng: np.random.Generator) -> Mapping[str, Rows]:
+        """A client's rows by split."""
+        return by_frequency(graph, rows, rng.shuffle) if self._holds_out(graph) else _by_role(graph, rows)
 
 
 def divided(

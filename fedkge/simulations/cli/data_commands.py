@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedkge.errors import SettingError
+from fedkge.simulations.cli.data.map_command import map_tables
 
 if TYPE_CHECKING:
     from fedkge.datasets import KnowledgeGraph, Split
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Look at datasets, divide them, audit a division.")
+app.command("map")(map_tables)
 
 Source = Annotated[
     str, typer.Argument(metavar="NAME_OR_PATH", help="A dataset's name, or a file, folder or archive.")

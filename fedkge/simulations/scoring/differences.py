@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Difference", "difference"]
+__all__ = ["Difference", "client_difference", "difference"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ def difference(first: Sequence[RunFolder], second: Sequence[RunFolder], filter: 
     return Difference(gaps[0], (gaps[0] - half, gaps[0] + half), basis)
 
 
+def client_difference(first: RunFolder, second: RunFolder, client: int) -> Difference | None:
+    """One client's test MRR in the second run less that in the first, by its own answers."""
+    before, after = _reciprocal_ranks(first, "own", [client]), _reciprocal_ranks(second, "own", [client])
+    if before is None or after is None or before.shape != after.shape or not len(before):
+        return None
+    if not _same(first, second, [client]):
+        return None
+    gaps = after - before
+    value, half = float(gaps.mean()), NORMAL_95 * float(gaps.std()) / len(gaps) ** 0.5
+    return Difference(value, (value - half, value + half), "paired triples")
+
+
 def _by_seed(first: Sequence[RunFolder], second: Sequence[RunFolder]) -> list[tuple[RunFolder, RunFolder]]:
     others = {run.experiment.text("seed"): run for run in second}
     return [(run, others[seed]) for run in first if (seed := run.experiment.text("seed")) in others]
@@ -67,15 +79,22 @@ def _told(run: RunFolder, filter: str) -> Metadata:
 def _over_triples(
     first: RunFolder, second: RunFolder, one: Metadata, other: Metadata, filter: str
 ) -> tuple[float, str]:
-    before, after = _reciprocal_ranks(first, filter), _reciprocal_ranks(second, filter)
-    if before is not None and after is not None and before.shape == after.shape and _same(first, second):
+    clients = range(first.num_clients)
+    before = _reciprocal_ranks(first, filter, clients)
+    after = _reciprocal_ranks(second, filter, range(second.num_clients))
+    if (
+        before is not None
+        and after is not None
+        and before.shape == after.shape
+        and _same(first, second, clients)
+    ):
         gaps = after - before
         return NORMAL_95 * float(gaps.std()) / len(gaps) ** 0.5, "paired triples"
     halves = [(high - low) / 2 for low, high in (one.listed("interval"), other.listed("interval"))]
     return float((halves[0] ** 2 + halves[1] ** 2) ** 0.5), "unpaired triples"
 
 
-def _reciprocal_ranks(run: RunFolder, filter: str) -> NDArray[np.float64] | None:
+def _reciprocal_ranks(run: RunFolder, filter: str, clients: Sequence[int]) -> NDArray[np.float64] | None:
     """(n,) of each test triple, averaged over its sides, client by client."""
     import numpy as np  # reports that compare nothing do without
     from safetensors.numpy import load_file
@@ -83,17 +102,17 @@ def _reciprocal_ranks(run: RunFolder, filter: str) -> NDArray[np.float64] | None
     if not run.ranks.exists():
         return None
     ranks = load_file(run.ranks)
-    names = [f"client-{client}/{filter}" for client in range(run.num_clients)]
+    names = [f"client-{client}/{filter}" for client in clients]
     if not all(name in ranks for name in names):
         return None
     return np.concatenate([(1 / ranks[name].astype(np.float64)).mean(axis=1) for name in names])
 
 
-def _same(first: RunFolder, second: RunFolder) -> bool:
+def _same(first: RunFolder, second: RunFolder, clients: Sequence[int]) -> bool:
     """Whether both tested the same triples in the same order, on the same sides."""
     sides = ("evaluation", "sides")
     return first.experiment.text(*sides) == second.experiment.text(*sides) and all(
-        _test_file(first, client) == _test_file(second, client) for client in range(first.num_clients)
+        _test_file(first, client) == _test_file(second, client) for client in clients
     )
 
 

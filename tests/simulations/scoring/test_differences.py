@@ -14,7 +14,7 @@ from fedkge.datasets.graph import KnowledgeGraph, LabelledTriples
 from fedkge.experiment import Experiment
 from fedkge.simulations.runs.comparison import compare
 from fedkge.simulations.runs.run_folder import RunFolder
-from fedkge.simulations.scoring.differences import difference
+from fedkge.simulations.scoring.differences import client_difference, difference
 from fedkge.simulations.scoring.kinds import relation_kinds
 
 Make = Callable[..., Experiment]
@@ -23,6 +23,10 @@ Make = Callable[..., Experiment]
 def mean_reciprocal(folder: Path, filter: str) -> np.ndarray:
     ranks = load_file(folder / "ranks.safetensors")
     return np.concatenate([(1 / ranks[f"client-{client}/{filter}"]).mean(axis=1) for client in range(3)])
+
+
+def _of_client(folder: Path, client: int) -> np.ndarray:
+    return (1 / load_file(folder / "ranks.safetensors")[f"client-{client}/own"]).mean(axis=1)
 
 
 @pytest.mark.parametrize("filter", ["own", "all"])
@@ -48,6 +52,23 @@ def test_one_seed_is_paired_over_triples(filter: str, smallest: Experiment, tmp_
     assert (other.interval[1] - other.value) ** 2 == pytest.approx(sum(half**2 for half in halves))
     page = (tmp_path / "c/report.html").read_text(encoding="utf-8")
     assert "MRR, filter all" in page
+    for client in range(3):
+        alone, together = (
+            RunFolder(tmp_path / f"c/{name}-seed0").summary.number(
+                "utility", "per_client", str(client), "test", "mrr", "value"
+            )
+            for name in ("Local", "FedE")
+        )
+        own = client_difference(
+            *(RunFolder(tmp_path / f"c/{name}-seed0") for name in ("Local", "FedE")), client
+        )
+        assert own is not None
+        assert alone is not None
+        assert together is not None
+        assert own.value == pytest.approx(together - alone, abs=1e-6)
+        mine = _of_client(tmp_path / "c/FedE-seed0", client) - _of_client(tmp_path / "c/Local-seed0", client)
+        half = stats.norm.ppf(0.975) * mine.std() / len(mine) ** 0.5
+        assert f"({own.value:+.3f} ± {half:.3f})" in page
     assert str(gain) in page
 
 

@@ -1,0 +1,1 @@
+"""Commands of `fedkge data` that are long."""
