@@ -76,7 +76,9 @@ def test_a_release_is_paid_once_and_is_the_same_in_every_round_and_after_a_crash
         assert 2.99 < report["epsilon"] <= 3.0
         assert len(report["events"]) == 1
         assert not report["budget_spent"]
-    assert not np.allclose(products(account(tmp_path / "b", mode), 1), first, atol=1e-2)
+    other = products(account(tmp_path / "b", mode), 1)  # of another key
+    apart = 1e-4 if mode == "dpne-absolute" else 1e-2  # its noise leaves rows all but where they are
+    assert not np.allclose(other, first, rtol=0, atol=apart)
 
 
 @pytest.mark.parametrize("mode", RELEASES)
