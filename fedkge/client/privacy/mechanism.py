@@ -29,7 +29,7 @@ from fedkge.client.training.steps import KernelStep
 from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
-from fedkge.experiment import DPSettings, NoOptions, Settings, TrainingSettings, options_of
+from fedkge.experiment import DPSettings, ModelSettings, NoOptions, Settings, TrainingSettings, options_of
 from fedkge.plugins import Registry
 
 __all__ = [
@@ -300,6 +300,17 @@ class Mechanism(ABC):
                 'privacy.dp.mode = "off"'
             )
 
+    def check_options(self, model: type[Model], settings: ModelSettings) -> None:
+        """Refuse options of the model that private training does not reach."""
+        options = model.options_of(settings).model_dump()
+        dropouts = [name for name, share in options.items() if name.endswith("dropout") and share]
+        if dropouts:
+            raise SettingError(
+                f"model.options.{dropouts[0]}: not yet under differential privacy: the gradient of a triple "
+                "is taken by itself, of the model as it is scored, where nothing is dropped; set it to 0, or "
+                'set privacy.dp.mode = "off"'
+            )
+
     def check_encoder(self, model: type[Model]) -> None:
         """Refuse one through which a triple reaches more than its own gradient."""
         if not model.row_wise or model.has_state:
@@ -333,6 +344,7 @@ class Mechanism(ABC):
 
     def check_model(self, model: Model, graph: KnowledgeGraph) -> None:
         """TransM weighs relations by counts of triples: confidential ones must not enter."""
+        self.check_options(type(model), model.settings)
         counted = type(model).relation_scale(self.public(graph))
         if self.hides_counts and not np.array_equal(model.scale.numpy(), counted):
             raise SettingError(
