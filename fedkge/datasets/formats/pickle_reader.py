@@ -10,7 +10,7 @@ import io
 import pickle
 import pickletools
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 __all__ = ["Admitted", "PickleReader", "checked_key", "next_pickle"]
 
@@ -66,6 +66,10 @@ class PickleReader(pickle._Unpickler):
     whatever it may name.
     """
 
+    stack: list[Any]
+    append: Callable[[Any], None]
+    pop_mark: Callable[[], list[Any]]
+
     def __init__(self, raw: bytes, admitted: Admitted) -> None:
         super().__init__(io.BytesIO(raw), encoding="utf-8")
         self.admitted = admitted
@@ -87,7 +91,7 @@ class PickleReader(pickle._Unpickler):
         kind = self.stack[-1]
         if not isinstance(kind, type) or kind not in self.admitted.fills or arguments != ():
             raise pickle.UnpicklingError("it makes an instance of what is no class")
-        self.stack[-1] = kind.__new__(kind)
+        self.stack[-1] = object.__new__(kind)
 
     def load_build(self) -> None:
         state = self.stack.pop()
@@ -117,8 +121,7 @@ class PickleReader(pickle._Unpickler):
         items = self.pop_mark()
         self.append(dict(_pairs(items)))
 
-    dispatch = {  # noqa: RUF012  (as in the parent)
-        **pickle._Unpickler.dispatch,
+    _own: ClassVar[dict[int, Any]] = {
         pickle.REDUCE[0]: load_reduce,
         pickle.NEWOBJ[0]: load_newobj,
         pickle.BUILD[0]: load_build,
@@ -128,6 +131,7 @@ class PickleReader(pickle._Unpickler):
         pickle.SETITEMS[0]: load_setitems,
         pickle.DICT[0]: load_dict,
     }
+    dispatch = {**pickle._Unpickler.dispatch, **_own}  # noqa: RUF012  (as in the parent)
 
 
 def checked_key(key: Any) -> Any:
