@@ -158,8 +158,24 @@ def check_shared(
     model: str,
     parameters: Collection[str],
     weights: Collection[str] = (),
+    own: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse a strategy that shares what a model does not have; `weights` are among its parameters."""
+    """Refuse a strategy that shares what a model does not have.
+
+    Args:
+        weights: those of the parameters that `federation.share` calls weights.
+        own: what it has for one client alone, and why.
+    """
+    own = own or {}
+    for name in shared:
+        if name in own:
+            raise SettingError(f"federation: {strategy} is to share '{name}' of {model}: {own[name]}")
+    if WEIGHTS in shared and not weights and own:
+        name, why = next(iter(own.items()))
+        raise SettingError(
+            f"federation: {strategy} is to share the weights of {model}, which are each client's own. Of "
+            f"'{name}': {why}"
+        )
     if WEIGHTS in shared and not weights:
         raise SettingError(
             f"federation: {strategy} is to share the weights of {model}, which has none; leave '{WEIGHTS}' "

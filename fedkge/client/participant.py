@@ -78,7 +78,9 @@ class Participant:
         self.simulated = simulated
         self.every_round = every_round  # whether the process may vanish between two messages
         self.strategy = build_strategy(experiment.federation)
-        weights = MODELS[experiment.model.name].shareable_weights(experiment.model, graph)
+        model = MODELS[experiment.model.name]
+        model.check(experiment.model, experiment.training)
+        weights = model.shareable_weights(experiment.model, graph)
         self.shared = parameters_of(self.strategy.shared, weights)  # names of tables and weights
         self.secret = self._rows_secret(simulated)
         self.account = self._open_account(simulated)
@@ -176,7 +178,8 @@ class Participant:
         parameters = self.model.rows
         weights = self.model.shareable_weights(model, self.public)
         shareable = [*self.model.specs, *weights]
-        check_shared(self._name, self.strategy.shared, model.name, shareable, weights)
+        own = self.model.own_weights(model, self.public)
+        check_shared(self._name, self.strategy.shared, model.name, shareable, weights, own)
         self._start = {name: parameters[name].copy() for name in self.shared}
         state = self.files.newest(until) or ClientState(0, {}, {})
         for name, rows in {**state.tables, **state.weights}.items():

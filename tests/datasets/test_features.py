@@ -193,6 +193,7 @@ def test_an_experiment_names_features_below_the_data_folder(
         ("t.json", b'{"ann": ', ["t.json", "not JSON"]),
         ("t.json", b"[1]", ["expected an object"]),
         ("t.json", b'{"ann": 3}', ["'ann'", "expected a text"]),
+        ("t.json", b'{"ann": ' + b"1" * 5000 + b"}", ["t.json", "too many digits", "in quotes"]),
         ("t.npz", b"PK", ["t.npz", "expected an .npz with arrays 'labels'"]),
     ],
 )

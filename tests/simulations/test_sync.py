@@ -173,3 +173,21 @@ def test_a_training_that_a_model_cannot_have_is_refused_before_it_begins(tiny: M
     with pytest.raises(SettingError, match=r"model\.dim: 6 for NoGE"):
         runs.run(tiny(*NOGE, "model.dim=6"), out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("model.name=DKRL-Mixed", "model.norm=2"), r"^model\.norm: .*; set model\.norm = 1$"),
+        (("model.name=DeepWalkMF", "training.type=KvsAll"), r'^training\.type = "KvsAll": DeepWalkMF'),
+        (("training.sampler=bernoulli", "training.corrupt=head"), r'set training\.corrupt = "both"$'),
+        (("training.negatives_from=batch", "training.shared_negatives=true"), "set it to false$"),
+    ],
+)
+def test_settings_that_no_graph_could_make_right_are_refused_before_anything_starts(
+    tiny: Make, out: Path, changes: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(SettingError, match=words) as caught:
+        runs.run(tiny("federation.strategy=FedE", *changes), out)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()

@@ -65,10 +65,15 @@ class DeepWalkMF(Proximity):
     def table_specs(cls, settings: ModelSettings) -> dict[str, TableSpec]:
         return {"entity": TableSpec("entity", settings.dim), "context": TableSpec("entity", settings.dim)}
 
-    def stages(self, training: TrainingSettings) -> tuple[Stage, ...]:
+    @classmethod
+    def check(cls, settings: ModelSettings, training: TrainingSettings) -> None:
+        super().check(settings, training)
         if training.type != "negatives":
             raise SettingError(
                 f'training.type = "{training.type}": DeepWalkMF factorises a matrix in its own way, by '
                 "model.options.solver; leave training.type out"
             )
+
+    def stages(self, training: TrainingSettings) -> tuple[Stage, ...]:
+        self.check(self.settings, training)
         return (Stage(self, training.model_copy(update={"type": "factorization"})),)

@@ -67,7 +67,6 @@ class Model(ABC):
     relation_width: ClassVar[int] = 1
     entity_table: ClassVar[str] = "entity"  # the tables that are scored where nothing is encoded
     relation_table: ClassVar[str] = "relation"
-    own_weights: ClassVar[tuple[str, ...]] = ()  # those that mean something to one client alone, never shared
     projects: ClassVar[bool] = False  # whether candidates are mapped by the relation before comparing
     operator: ClassVar[Operator | None] = None  # what its two queries do, if kernels know it
     Options: ClassVar[type[Settings]] = NoOptions  # the schema of [model.options]
@@ -103,6 +102,11 @@ class Model(ABC):
         self._rng: np.random.Generator | None = None  # of training; without one the model is in evaluation
         self._sparse = False  # whether rows that are looked up have sparse gradients
 
+    @classmethod
+    def check(cls, settings: ModelSettings, training: TrainingSettings) -> None:
+        """Refuse settings that no graph could make right; called before a run starts."""
+        del settings, training
+
     # Parameters.
 
     @classmethod
@@ -123,7 +127,14 @@ class Model(ABC):
     @classmethod
     def shareable_weights(cls, settings: ModelSettings, graph: KnowledgeGraph) -> list[str]:
         """The weights that clients have in common, by name."""
-        return [name for name in cls.weight_shapes(settings, graph) if name not in cls.own_weights]
+        own = cls.own_weights(settings, graph)
+        return [name for name in cls.weight_shapes(settings, graph) if name not in own]
+
+    @classmethod
+    def own_weights(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, str]:
+        """Weights that mean something to one client alone, never shared, each with why and what to do."""
+        del settings, graph
+        return {}
 
     @classmethod
     def initial_buffers(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, Floats]:

@@ -21,10 +21,10 @@ from fedkge.client.kernels.comparisons import Comparison
 from fedkge.client.models.bilinear import ComplEx, DistMult
 from fedkge.client.models.model import Encoded, LinearRows, Model
 from fedkge.client.models.translations import TransE
-from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, text_encoder
+from fedkge.client.texts import TEXT_ENCODERS, Words, encoded, encoded_words, kind_of, text_encoder
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
-from fedkge.experiment import ModelSettings, Settings
+from fedkge.experiment import ModelSettings, Settings, TrainingSettings
 
 __all__ = [
     "BLP",
@@ -39,6 +39,7 @@ __all__ = [
     "FusionDistMult",
 ]
 
+_LAYER = ("hidden", "hidden_bias", "hidden_out")  # beside the projection
 _BLOCK = 4096  # rows that are encoded at once where all are wanted
 _WINDOW = 4  # tokens of which DKRL's first layer keeps the strongest
 
@@ -60,7 +61,9 @@ class VectorOptions(TextOptions):
     hidden: int = Field(
         default=0, ge=0, description="width of a layer of ReLU beside the projection; 0: there is none"
     )
-    hidden_dropout: float = Field(default=0.0, ge=0, lt=1, description="of that layer")
+    hidden_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="of that layer; not under differential privacy"
+    )
 
 
 class WordOptions(TextOptions):
@@ -125,6 +128,20 @@ class LinearReader(Described):
             shapes |= {"hidden": (width, hidden), "hidden_bias": (hidden,), "hidden_out": (hidden, columns)}
         return shapes
 
+    @classmethod
+    def own_weights(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, str]:
+        """What reads codes of an encoder that each client fits to its own texts."""
+        own, options = super().own_weights(settings, graph), cls.options_of(settings)
+        kind, argument = kind_of(options.text)
+        if "entity" in graph.features or not kind.is_of_its_texts(argument):
+            return own
+        why = (
+            f"it reads codes of '{options.text}', which each client fits to its own texts, and a mean over "
+            "clients means nothing; fit it to public ones, as aec:NAME@FILE, or leave it out of "
+            "federation.share"
+        )
+        return {**own, **dict.fromkeys(("projection", *(_LAYER if options.hidden else ())), why)}
+
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
         return {**super().prepare(graph), "texts": torch.from_numpy(_features(self, graph))}
 
@@ -153,7 +170,6 @@ class WordReader(Described):
     """What models of single words have in common: a table of words, frozen or moved by what is learnt."""
 
     Options = WordOptions
-    own_weights = ("words",)  # of the client's own texts, numbered as they appear there
 
     @classmethod
     def weight_shapes(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, tuple[int, ...]]:
@@ -163,6 +179,16 @@ class WordReader(Described):
             _require_types(cls.options_of(settings).text)
             shapes["words"] = words.vectors.shape  # what is learnt, on top of the given vectors
         return shapes
+
+    @classmethod
+    def own_weights(cls, settings: ModelSettings, graph: KnowledgeGraph) -> dict[str, str]:
+        own = super().own_weights(settings, graph)
+        if not cls.options_of(settings).trainable:
+            return own
+        return {
+            **own,
+            "words": "each client numbers those of its own texts; leave it out of federation.share",
+        }
 
     @classmethod
     def initial_weights(cls, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
@@ -276,9 +302,13 @@ class DKRLMixed(DKRL):
             default=1.0, ge=0, allow_inf_nan=False, description="weight of the two terms that mix s and d"
         )
 
+    @classmethod
+    def check(cls, settings: ModelSettings, training: TrainingSettings) -> None:
+        super().check(settings, training)
+        _require_l1(settings)
+
     def prepare(self, graph: KnowledgeGraph) -> Mapping[str, Tensor]:
-        if self.settings.norm != 1:
-            raise SettingError("model.norm: the terms of DKRL-Mixed are L1 distances; set model.norm = 1")
+        _require_l1(self.settings)
         buffers = super().prepare(graph)
         return {**buffers, "seen": _seen(graph), "told": buffers["starts"].diff().gt(0).float()[:, None]}
 
@@ -386,6 +416,11 @@ class FusionDistMult(FusedReader, DistMult):
 
 class FusionComplEx(FusedReader, ComplEx):
     """Rows of structure and of text, weighted, under ComplEx."""
+
+
+def _require_l1(settings: ModelSettings) -> None:
+    if settings.norm != 1:
+        raise SettingError("model.norm: the terms of DKRL-Mixed are L1 distances; set model.norm = 1")
 
 
 def _feature_width(kind: type[Described], settings: ModelSettings, graph: KnowledgeGraph) -> int:

@@ -25,7 +25,7 @@ from fedkge.client.training.optimizers import State
 from fedkge.client.training.steps import KernelStep
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError
-from fedkge.experiment import DPSettings, TrainingSettings
+from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from fedkge.plugins import Registry
 
 __all__ = [
@@ -173,6 +173,17 @@ class Mechanism(DPMode):
                 f"privacy.dp.mode: not yet for {model.__name__}, which has a score but no query: gradients "
                 "of single triples come from the kernels; give it query_tail and query_head, or set "
                 'privacy.dp.mode = "off"'
+            )
+
+    def check_options(self, model: type[Model], settings: ModelSettings) -> None:
+        """Refuse options of the model that private training does not reach."""
+        options = model.options_of(settings).model_dump()
+        dropouts = [name for name, share in options.items() if name.endswith("dropout") and share]
+        if dropouts:
+            raise SettingError(
+                f"model.options.{dropouts[0]}: not yet under differential privacy: the gradient of a triple "
+                "is taken by itself, of the model as it is scored, where nothing is dropped; set it to 0, or "
+                'set privacy.dp.mode = "off"'
             )
 
     def check_encoder(self, model: type[Model]) -> None:

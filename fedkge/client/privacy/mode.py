@@ -156,7 +156,7 @@ class DPMode(ABC):
         if settings.device != "cpu":
             raise SettingError('training.device: private training runs on the processor; set it to "cpu"')
 
-    def check_settings(self, settings: ModelSettings) -> None:  # noqa: B027  (most take any)
+    def check_options(self, model: type[Model], settings: ModelSettings) -> None:  # noqa: B027  (some take any)
         """Refuse options of a model that it cannot serve."""
 
     def check_delta(self, graph: KnowledgeGraph) -> str:

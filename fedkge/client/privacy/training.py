@@ -55,7 +55,7 @@ def train_privately(
     """
     mechanism = mechanism_of(dp)
     mechanism.check(type(model), graph, settings)
-    mechanism.check_settings(model.settings)
+    mechanism.check_options(type(model), model.settings)
     mechanism.check_model(model, graph)
     stretch = stretch or Stretch.whole(settings.local_epochs if epochs is None else epochs)
     if isinstance(mechanism, Release):

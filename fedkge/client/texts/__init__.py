@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedkge.client.texts.autoencoder import Autoencoder
-from fedkge.client.texts.encoder import TEXT_ENCODERS, TextEncoder, Words, text_encoder
+from fedkge.client.texts.encoder import TEXT_ENCODERS, TextEncoder, Words, kind_of, text_encoder
 from fedkge.client.texts.encoding import encoded, encoded_words
 from fedkge.client.texts.flair import Flair
 from fedkge.client.texts.hashed import Hashed
@@ -12,7 +12,7 @@ from fedkge.client.texts.stacked import Stacked
 from fedkge.client.texts.transformer import Transformer
 from fedkge.client.texts.word_vectors import Glove
 
-__all__ = ["TEXT_ENCODERS", "TextEncoder", "Words", "encoded", "encoded_words", "text_encoder"]
+__all__ = ["TEXT_ENCODERS", "TextEncoder", "Words", "encoded", "encoded_words", "kind_of", "text_encoder"]
 
 TEXT_ENCODERS.update(
     {

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.texts.encoder import Progress, TextEncoder, Words, text_encoder
+from fedkge.client.texts.encoder import Progress, TextEncoder, Words, shortened, text_encoder
 from fedkge.client.training.threads import one_thread
 from fedkge.datasets.download import cache_folder
 from fedkge.datasets.features import find
@@ -33,6 +33,7 @@ _WIDTH = 128  # of a code: the paper's rows are as wide
 _LENGTH = 32  # words of a text; those beyond are left out
 _EPOCHS = 20  # where TorchCoder has 10,000, each a single step over all texts
 _MOST_EPOCHS = 10_000
+_DIGITS = 9  # as many as are read: Python refuses to read thousands
 _PATIENCE = 20  # epochs without a lower loss; as in TorchCoder, of training
 _RATE = 1e-3
 _GRADIENT_NORM = 0.005
@@ -89,16 +90,27 @@ class Autoencoder(TextEncoder):
     @classmethod
     def of(cls, argument: str) -> Self:
         """`[EPOCHS:][NAME][@FILE]`: epochs, whose word vectors, and a file of public texts to train on."""
-        name, _, path = argument.rpartition("@") if "@" in argument else (argument, "", "")
+        name, at, path = argument.rpartition("@") if "@" in argument else (argument, "", "")
+        if at and not path:
+            raise SettingError(
+                f"text encoder 'aec:{argument}': no file after the @; name one of public texts, or leave out "
+                "the @ for the texts that are read"
+            )
         epochs, _, rest = name.partition(":")
         if not epochs.isdecimal():
             epochs, rest = str(_EPOCHS), name
-        if not epochs.isascii() or not 1 <= int(epochs) <= _MOST_EPOCHS:
-            raise SettingError(f"text encoder 'aec:{argument}': expected 1 to {_MOST_EPOCHS:,} epochs")
+        if not epochs.isascii() or len(epochs) > _DIGITS or not 1 <= int(epochs) <= _MOST_EPOCHS:
+            raise SettingError(
+                f"text encoder 'aec:{shortened(argument)}': expected 1 to {_MOST_EPOCHS:,} epochs"
+            )
         if rest.partition(":")[0] == "aec":
             raise SettingError(f"text encoder 'aec:{argument}': it reads word vectors; name what has some")
         source = text_encoder(rest or "glove")
         return cls(source, _public(path, argument) if path else None, int(epochs))
+
+    @classmethod
+    def is_of_its_texts(cls, argument: str) -> bool:
+        return "@" not in argument
 
     def fitted(self, texts: Sequence[str]) -> TextEncoder:
         return self if self.public is not None else type(self)(self.source, texts, self.epochs, self.width)

@@ -17,6 +17,8 @@ from fedkge.errors import DataError
 
 __all__ = ["CharacterModel"]
 
+_CELL = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")  # of each layer
+_LONGEST = 100  # characters of a setting
 _END = " "  # stands after each text: the state there has read its last word as a whole
 
 
@@ -45,11 +47,13 @@ class CharacterModel:
         self.characters = weights["encoder.weight"]  # (characters, e)
         self.projection = (weights["proj.weight"], weights["proj.bias"]) if "proj.weight" in weights else None
         states = weights["rnn.weight_hh_l0"].shape[1]
-        self.lstm = nn.LSTM(self.characters.shape[1], states, layers)
         prefix = "rnn."
-        self.lstm.load_state_dict(
-            {name.removeprefix(prefix): rows for name, rows in weights.items() if name.startswith(prefix)}
-        )
+        cells = {name.removeprefix(prefix): rows for name, rows in weights.items() if name.startswith(prefix)}
+        if layers * len(_CELL) != len(cells):
+            raise ValueError(f"{layers} layers, and {len(cells)} weights of layers")
+        with torch.device("meta"):  # what a file says of sizes takes no memory
+            self.lstm = nn.LSTM(self.characters.shape[1], states, layers)
+        self.lstm.load_state_dict(cells, assign=True)
         self.width = len(self.projection[0]) if self.projection else states
         if max(numbers.values(), default=-1) >= len(self.characters):
             raise ValueError("it numbers more characters than it has rows for")
@@ -59,19 +63,20 @@ class CharacterModel:
         """A model from its published file."""
         saved = read_checkpoint(path, {("flair.data", "Dictionary"): Dictionary})
         try:
-            if str(saved.get("recurrent_type", "LSTM")).upper() != "LSTM":
-                raise ValueError(f"a {saved['recurrent_type']} in place of an LSTM")
+            kind = _text(saved.get("recurrent_type", "LSTM"))
+            if kind.upper() != "LSTM":
+                raise ValueError(f"a {kind} in place of an LSTM")
             with path.open("rb") as stream:
                 identity = hashlib.file_digest(stream, "sha256").hexdigest()
             return cls(
                 _numbers(saved["dictionary"]),
                 {name: _tensor(value) for name, value in saved["state_dict"].items()},
                 bool(saved["is_forward_lm"]),
-                str(saved.get("document_delimiter", "\n")),
-                int(saved["nlayers"]),
+                _text(saved.get("document_delimiter", "\n")),
+                _count(saved["nlayers"]),
                 identity,
             )
-        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
             reason = str(error).split("\n")[0]
             raise DataError(
                 f"{path}: not a character language model as Flair writes them ({type(error).__name__}: "
@@ -101,6 +106,18 @@ def _numbers(dictionary: Any) -> dict[bytes, int]:
         if not isinstance(item, bytes) or type(number) is not int or number < 0:
             raise ValueError("its dictionary is not one of bytes to numbers")
     return dict(numbers)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        raise ValueError("a setting that is no short text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError("a number of layers that is none")
+    return value
 
 
 def _tensor(value: Any) -> Tensor:

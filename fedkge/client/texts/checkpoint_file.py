@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkge.client.kernels.arrays import Floats
+from fedkge.datasets.formats.pickle_reader import Admitted, PickleReader, checked_key, next_pickle
 from fedkge.errors import DataError
 
 __all__ = ["StoredTensor", "read_checkpoint"]
@@ -27,6 +28,11 @@ __all__ = ["StoredTensor", "read_checkpoint"]
 _MAGIC = 0x1950A86A20F9469CFC6C  # with which the older format begins
 _DTYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _MOST_NUMBERS = 2**31  # of one tensor
+_MOST_AXES = 8
+_MOST_VIEWS = 4  # of a number that is stored once: weights may be tied
+_MOST_BYTES = 2**22  # of a pickle without its tensors; Flair's have some thousand
+
+Classes = Mapping[tuple[str, str], type]
 
 
 @dataclass
@@ -50,7 +56,7 @@ class StoredTensor:
         return stretch.reshape(self.shape).astype(np.float32)
 
 
-def read_checkpoint(path: Path, classes: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+def read_checkpoint(path: Path, classes: Classes) -> dict[str, Any]:
     """The dict of a checkpoint, its tensors as `StoredTensor`.
 
     Args:
@@ -76,15 +82,13 @@ def read_checkpoint(path: Path, classes: Mapping[tuple[str, str], Any]) -> dict[
     return content
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(PickleReader):
     """Admits what rebuilds tensors and the given stand-ins, and nothing else."""
 
-    def __init__(self, stream: IO[bytes], classes: Mapping[tuple[str, str], Any]) -> None:
-        super().__init__(stream, encoding="utf-8")
-        self.storages: dict[str, Storage] = {}
-        self.admitted: dict[tuple[str, str], Any] = {
-            ("collections", "OrderedDict"): OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): _rebuilt,
+    def __init__(self, raw: bytes, classes: Classes) -> None:
+        names = {
+            ("collections", "OrderedDict"): _ordered,
+            ("torch._utils", "_rebuild_tensor_v2"): self.rebuilt,
             ("_codecs", "encode"): _encoded,
             **{
                 (module, name): code
@@ -93,28 +97,57 @@ class _Reader(pickle.Unpickler):
             },
             **classes,
         }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self.admitted:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return self.admitted[module, name]
+        fills = {OrderedDict: _ignored, **dict.fromkeys(classes.values(), _filled)}
+        super().__init__(raw, Admitted(names, fills))
+        self.storages: dict[str, Storage] = {}
+        self.numbers = 0  # of all tensors
 
     def persistent_load(self, pid: Any) -> Storage:
-        known = isinstance(pid, tuple) and len(pid) in (5, 6) and pid[1] in _DTYPES.values()
-        if not known or pid[5:] not in ((), (None,)):  # the sixth makes it a part of another one
+        known = type(pid) is tuple and len(pid) in (5, 6) and all(type(part) is str for part in pid[:4])
+        if (
+            not known or pid[1] not in _DTYPES.values() or pid[5:] not in ((), (None,))
+        ):  # or a part of another
             raise pickle.UnpicklingError("it has a storage of an unknown kind")
-        return self.storages.setdefault(str(pid[2]), Storage(np.dtype(pid[1])))
+        return self.storages.setdefault(pid[2], Storage(np.dtype(pid[1])))
+
+    def rebuilt(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> StoredTensor:
+        """A tensor whose rows lie one after the other, as those of layers do."""
+        sizes = all(type(each) is tuple and len(each) <= _MOST_AXES for each in (shape, strides))
+        numbers = (offset, *shape, *strides) if sizes else (None,)
+        if not isinstance(storage, Storage) or not all(
+            type(each) is int and 0 <= each <= _MOST_NUMBERS for each in numbers
+        ):
+            raise pickle.UnpicklingError("it has a tensor without a storage")
+        dense = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        if prod(shape) > _MOST_NUMBERS or list(strides) != dense:
+            raise pickle.UnpicklingError("it has a tensor that is not stored row after row")
+        self.numbers += prod(shape)
+        return StoredTensor(storage, offset, shape)
+
+    def check_numbers(self) -> None:
+        """Refuse tensors that show the same numbers time and again: each would take memory of its own."""
+        stored = sum(len(storage.numbers) for storage in self.storages.values())
+        if self.numbers > _MOST_VIEWS * stored:
+            raise pickle.UnpicklingError(
+                f"its tensors have {self.numbers:,} numbers, where it stores {stored:,}"
+            )
 
 
-def _rebuilt(storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> StoredTensor:
-    """A tensor whose rows lie one after the other, as those of layers do."""
-    numbers = (offset, *shape, *strides)
-    if not isinstance(storage, Storage) or not all(type(each) is int and each >= 0 for each in numbers):
-        raise pickle.UnpicklingError("it has a tensor without a storage")
-    dense = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    if prod(shape) > _MOST_NUMBERS or list(strides) != dense:
-        raise pickle.UnpicklingError("it has a tensor that is not stored row after row")
-    return StoredTensor(storage, offset, tuple(shape))
+def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+    """How older protocols write one: with a list of pairs."""
+    return OrderedDict((checked_key(key), value) for key, value in items)
+
+
+def _ignored(target: object, state: object) -> None:
+    """What modules note beside their weights, such as versions."""
+    del target, state
+
+
+def _filled(target: object, state: Any) -> None:
+    """The attributes of a stand-in."""
+    if type(state) is not dict or not all(type(name) is str for name in state):
+        raise pickle.UnpicklingError("it fills an object with something other than attributes by name")
+    vars(target).update(state)
 
 
 def _encoded(text: Any, encoding: Any) -> bytes:
@@ -124,27 +157,49 @@ def _encoded(text: Any, encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
-def _of_zip(path: Path, classes: Mapping[tuple[str, str], Any]) -> object:
+def _of_zip(path: Path, classes: Classes) -> object:
     with zipfile.ZipFile(path) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("data.pkl"))
-        reader = _Reader(io.BytesIO(archive.read(name)), classes)
+        members = {info.filename: info for info in archive.infolist()}
+        name = next(name for name in members if name.endswith("data.pkl"))
+        budget = path.stat().st_size  # stored members lie side by side
+
+        def read(member: str) -> bytes:
+            nonlocal budget
+            info = members[member]
+            budget -= info.file_size
+            if info.compress_type != zipfile.ZIP_STORED or budget < 0:
+                raise pickle.UnpicklingError(
+                    f"its member '{' '.join(member.split())[:60]}' is packed, and torch packs none"
+                )
+            return archive.read(info)
+
+        if members[name].file_size > _MOST_BYTES:
+            raise pickle.UnpicklingError(f"its data.pkl is longer than {_MOST_BYTES:,} bytes")
+        reader = _Reader(next_pickle(io.BytesIO(read(name))), classes)
         content: object = reader.load()
         for key, storage in reader.storages.items():
-            storage.numbers = np.frombuffer(archive.read(f"{name[: -len('.pkl')]}/{key}"), storage.dtype)
+            storage.numbers = np.frombuffer(read(f"{name[: -len('.pkl')]}/{key}"), storage.dtype)
+    reader.check_numbers()
     return content
 
 
-def _of_stream(path: Path, classes: Mapping[tuple[str, str], Any]) -> object:
+def _of_stream(path: Path, classes: Classes) -> object:
     with path.open("rb") as stream:
-        if _Reader(stream, {}).load() != _MAGIC:
+        magic, _, _ = (_plain(stream) for _ in ("magic", "version", "machine"))
+        if magic != _MAGIC:
             raise ValueError("no checkpoint")
-        for _ in ("version", "machine"):
-            _Reader(stream, {}).load()
-        reader = _Reader(stream, classes)
+        reader = _Reader(next_pickle(stream, _MOST_BYTES), classes)
         content: object = reader.load()
-        for key in _Reader(stream, {}).load():
+        for key in dict.fromkeys(map(checked_key, _plain(stream))):
             storage = reader.storages[key]
             count = int.from_bytes(stream.read(8), "little")
+            if count * storage.dtype.itemsize > path.stat().st_size - stream.tell():
+                raise ValueError("it ends before its numbers do")
             raw = stream.read(count * storage.dtype.itemsize)
             storage.numbers = np.frombuffer(raw, storage.dtype, count)
+    reader.check_numbers()
     return content
+
+
+def _plain(stream: IO[bytes]) -> Any:
+    return _Reader(next_pickle(stream, _MOST_BYTES), {}).load()

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from fedkge.client.kernels.arrays import Floats
 from fedkge.errors import UnknownNameError
 
-__all__ = ["STOP_WORDS", "TEXT_ENCODERS", "TextEncoder", "Words", "split_words", "text_encoder", "untold"]
+__all__ = [
+    "STOP_WORDS",
+    "TEXT_ENCODERS",
+    "TextEncoder",
+    "Words",
+    "kind_of",
+    "shortened",
+    "split_words",
+    "text_encoder",
+    "untold",
+]
 
 Progress = Callable[[float], None]  # told how many more texts are done; a part of one counts too
 
@@ -92,6 +102,12 @@ class TextEncoder(ABC):
         del argument
         return cls.contextual
 
+    @classmethod
+    def is_of_its_texts(cls, argument: str) -> bool:
+        """Whether its vectors mean something only beside those of the same texts; nothing is loaded."""
+        del argument
+        return False
+
     def fitted(self, texts: Sequence[str]) -> TextEncoder:
         """The encoder that texts of others are read by, where it depends on these."""
         del texts
@@ -139,12 +155,23 @@ def side_by_side(name: str) -> list[str]:
 
 def text_encoder(name: str) -> TextEncoder:
     """An encoder as an experiment names it: 'minilm', 'glove:vectors.txt', 'minilm+hash:512'."""
+    kind, argument = kind_of(name)
+    return kind.of(argument)
+
+
+def kind_of(name: str) -> tuple[type[TextEncoder], str]:
+    """The class of an encoder, and what it is to be made of."""
     if len(side_by_side(name)) > 1:
         name = f"stack:{name}"
     kind, _, argument = name.partition(":")
     if kind not in TEXT_ENCODERS:
         raise UnknownNameError("text encoder", kind, TEXT_ENCODERS)
-    return TEXT_ENCODERS[kind].of(argument)
+    return TEXT_ENCODERS[kind], argument
+
+
+def shortened(argument: str) -> str:
+    """What an error message repeats of an argument."""
+    return argument if len(argument) <= 60 else f"{argument[:60]}…"
 
 
 def split_words(text: str) -> list[str]:

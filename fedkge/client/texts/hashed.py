@@ -7,12 +7,13 @@ from typing import Self
 
 from fedkge.client.kernels.arrays import Floats
 from fedkge.client.models.initial import uniform_rows
-from fedkge.client.texts.encoder import Progress, TextEncoder, Words, split_words
+from fedkge.client.texts.encoder import Progress, TextEncoder, Words, shortened, split_words
 from fedkge.errors import SettingError
 
 __all__ = ["Hashed"]
 
 _WIDTH = 256
+_DIGITS = 9  # as many as are read: Python refuses to read thousands
 _KEY = b"fedkge words"
 
 
@@ -26,9 +27,10 @@ class Hashed(TextEncoder):
 
     @classmethod
     def of(cls, argument: str) -> Self:
-        if argument and not (argument.isascii() and argument.isdecimal() and 0 < int(argument) <= 4096):
+        number = argument.isascii() and argument.isdecimal() and len(argument) <= _DIGITS
+        if argument and not (number and 0 < int(argument) <= 4096):
             raise SettingError(
-                f"text encoder 'hash:{argument}': expected a width from 1 to 4096, as hash:256"
+                f"text encoder 'hash:{shortened(argument)}': expected a width from 1 to 4096, as hash:256"
             )
         return cls(int(argument or _WIDTH))
 

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from fedkge.client.kernels.arrays import Floats
-from fedkge.client.texts.encoder import Progress, TextEncoder, Words, side_by_side, text_encoder
+from fedkge.client.texts.encoder import Progress, TextEncoder, Words, kind_of, side_by_side, text_encoder
 from fedkge.client.texts.encoding import encoded
 from fedkge.errors import SettingError
 
@@ -30,6 +30,11 @@ class Stacked(TextEncoder):
         if len(parts) == 1:
             raise SettingError(f"text encoder 'stack:{argument}': join names by a plus, as minilm+glove")
         return cls(argument, [text_encoder(part) for part in parts])
+
+    @classmethod
+    def is_of_its_texts(cls, argument: str) -> bool:
+        parts = (kind_of(part) for part in side_by_side(argument) if not part.startswith("stack:"))
+        return any(kind.is_of_its_texts(rest) for kind, rest in parts)
 
     def fitted(self, texts: Sequence[str]) -> TextEncoder:
         return type(self)(self.name, [part.fitted(texts) for part in self.parts])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from fedkge.client.kernels.arrays import Floats
 from fedkge.client.texts.encoder import Progress, TextEncoder, Words, split_words
 from fedkge.datasets.download import locate
 from fedkge.datasets.formats.container import members
+from fedkge.datasets.formats.npz import read_npz
 from fedkge.datasets.registry import RemoteFile
 from fedkge.errors import DataError, DownloadError, SettingError
 
@@ -94,20 +94,33 @@ def _loaded(path: Path) -> tuple[dict[str, int], NDArray[np.floating], str]:
     member = members(path)[0]
     raw = member.read()
     words, vectors = _npz(raw, member.origin) if member.suffix == ".npz" else _text(raw, member.origin)
+    _check_numbers(words, vectors, member.origin)
     return {word: row for row, word in enumerate(words)}, vectors, hashlib.sha256(raw).hexdigest()
 
 
-def _npz(raw: bytes, origin: str) -> tuple[list[str], NDArray[np.floating]]:
-    try:
-        with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
-            words, vectors = arrays["words"].tolist(), arrays["vectors"]
-    except (KeyError, ValueError, OSError) as error:
-        raise DataError(f"{origin}: expected an .npz with 'words' and 'vectors' ({error})") from error
-    if vectors.ndim != 2 or len(vectors) != len(words):
+def _check_numbers(words: Sequence[str], vectors: NDArray[Any], origin: str) -> None:
+    """Refuse what float32 cannot hold: means of it would be no numbers either."""
+    if vectors.size == 0:
+        raise DataError(f"{origin}: no word vectors; give a file that has some")
+    if vectors.dtype.kind not in "fiu":
+        raise DataError(f"{origin}: the vectors are {vectors.dtype}; give numbers")
+    finite = (np.abs(vectors) <= np.finfo(np.float32).max).all(axis=1)
+    if not finite.all():
+        word = words[int(finite.argmin())]
         raise DataError(
-            f"{origin}: {len(words)} words and vectors of shape {vectors.shape}; expected a row each"
+            f"{origin}: the vector of '{word}' holds something other than finite numbers; remove it"
         )
-    return words, vectors
+
+
+def _npz(raw: bytes, origin: str) -> tuple[list[str], NDArray[Any]]:
+    what = "an .npz with 'words' (n,) and 'vectors' (n, width)"
+    words, vectors = read_npz(raw, origin, ("words", "vectors"), what)
+    if words.ndim != 1 or words.dtype.kind != "U" or vectors.ndim != 2 or len(vectors) != len(words):
+        raise DataError(
+            f"{origin}: 'words' are {words.dtype} of shape {words.shape}, 'vectors' of shape "
+            f"{vectors.shape}; expected texts (n,) and numbers (n, width)"
+        )
+    return words.tolist(), vectors
 
 
 def _text(raw: bytes, origin: str) -> tuple[list[str], NDArray[np.floating]]:
@@ -117,7 +130,8 @@ def _text(raw: bytes, origin: str) -> tuple[list[str], NDArray[np.floating]]:
     for number, line in enumerate(raw.splitlines(), start=1):
         word, _, numbers = line.partition(b" ")
         try:
-            row = np.array(numbers.split(), dtype=np.float32)
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite then
+                row = np.array(numbers.split(), dtype=np.float32)
             words.append(word.decode())
         except ValueError as error:
             raise DataError(f"{origin}, line {number}: expected a word and numbers ({error})") from error

@@ -20,7 +20,7 @@ from fedkge.datasets.lookup import Lookup
 from fedkge.errors import SettingError
 from fedkge.experiment import TrainingSettings
 
-__all__ = ["Batch", "NegativeSampler", "answer_counts", "head_shares", "others"]
+__all__ = ["Batch", "NegativeSampler", "answer_counts", "check_negatives", "head_shares", "others"]
 
 
 class NegativeSampler:
@@ -42,11 +42,7 @@ class NegativeSampler:
                 'training.negatives_from: "first" counts by shared numbers of entities, which open training '
                 'with a strategy that shares them has, such as FedE; set it to "own"'
             )
-        if settings.negatives_from == "batch" and settings.shared_negatives:
-            raise SettingError(
-                'training.shared_negatives: with negatives_from = "batch" each triple draws from the others; '
-                "set it to false"
-            )
+        check_negatives(settings)
         self.pool = pool
         self.in_batch = settings.negatives_from == "batch"
         self.triples = graph.train
@@ -153,11 +149,20 @@ def _distinct(relation: Ids, entity: Ids, graph: KnowledgeGraph) -> NDArray[np.i
     return np.bincount(pairs // graph.num_entities, minlength=graph.num_relations)
 
 
-def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings, counted: KnowledgeGraph) -> Floats:
+def check_negatives(settings: TrainingSettings) -> None:
+    """Refuse settings that contradict each other."""
+    if settings.negatives_from == "batch" and settings.shared_negatives:
+        raise SettingError(
+            'training.shared_negatives: with negatives_from = "batch" each triple draws from the others; '
+            "set it to false"
+        )
     if settings.sampler == "bernoulli" and settings.corrupt != "both":
         raise SettingError(
             'training.sampler: "bernoulli" chooses between head and tail; set training.corrupt = "both"'
         )
+
+
+def _replace_head(graph: KnowledgeGraph, settings: TrainingSettings, counted: KnowledgeGraph) -> Floats:
     if settings.corrupt != "both":
         return np.full(len(graph.train), settings.corrupt == "head", dtype=np.float32)
     if settings.sampler == "bernoulli":

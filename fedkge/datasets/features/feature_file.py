@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from fedkge.datasets.download import obtain
 from fedkge.datasets.features.known_texts import KNOWN_TEXTS
 from fedkge.datasets.formats.container import Member, members, read_text
+from fedkge.datasets.formats.npz import read_npz
 from fedkge.datasets.formats.text import ESCAPED, unescaped
 from fedkge.datasets.graph import LONGEST_TEXT
 from fedkge.datasets.labels import respelt
@@ -130,6 +129,8 @@ def _from_json(member: Member) -> Iterator[tuple[str, str, str]]:
         raise DataError(f"{member.origin}: '{error}' stands there twice, differently; keep one") from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{member.origin}: not JSON ({error}); is it cut?") from error
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise DataError(f"{member.origin}: a number of too many digits; give texts, in quotes") from error
     if not isinstance(entries, dict):
         raise DataError(f"{member.origin}: expected an object that has a text for each label")
     for label, entry in entries.items():
@@ -161,14 +162,8 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _vectors(member: Member) -> dict[str, NDArray[np.float32]]:
     """Arrays `labels` (n,) and `rows` (n, w)."""
-    try:
-        with np.load(io.BytesIO(member.read()), allow_pickle=False) as arrays:
-            labels, rows = arrays["labels"], arrays["rows"]
-    except (KeyError, ValueError, zipfile.BadZipFile, OSError) as error:
-        raise DataError(
-            f"{member.origin}: expected an .npz with arrays 'labels' (n,) and 'rows' (n, width), without "
-            f"pickled objects ({error})"
-        ) from error
+    what = "an .npz with arrays 'labels' (n,) and 'rows' (n, width)"
+    labels, rows = read_npz(member.read(), member.origin, ("labels", "rows"), what)
     if labels.ndim != 1 or labels.dtype.kind != "U" or rows.ndim != 2 or len(rows) != len(labels):
         raise DataError(
             f"{member.origin}: 'labels' are {labels.dtype} of shape {labels.shape}, 'rows' of shape "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedkge.datasets.about import confirm, write_about
 from fedkge.datasets.formats.container import Member
 from fedkge.datasets.formats.file_format import SplitFiles
+from fedkge.datasets.formats.pickle_reader import Admitted, PickleReader, next_pickle
 from fedkge.datasets.formats.text import read_labels, write_labels
 from fedkge.datasets.graph import SPLITS, KnowledgeGraph
 from fedkge.datasets.split import Split
@@ -195,28 +196,29 @@ def _frombuffer(raw: bytes, kind: _Dtype, shape: tuple[int, ...], order: str) ->
     return array
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Admits what rebuilds arrays of numbers, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        core = module.replace("numpy._core", "numpy.core")
-        allowed: dict[tuple[str, str], Callable[..., Any]] = {
-            ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-            ("numpy.core.numeric", "_frombuffer"): _frombuffer,
-            ("numpy", "ndarray"): _Array,
-            ("numpy", "dtype"): _Dtype,
-            ("_codecs", "encode"): _latin1,
-            ("__builtin__", "bytes"): _no_bytes,
-            ("builtins", "bytes"): _no_bytes,
-        }
-        if (core, name) not in allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return allowed[core, name]
+_ADMITTED = Admitted(
+    {
+        **{
+            (f"numpy.{core}.{module}", name): stand_in
+            for core in ("core", "_core")
+            for module, name, stand_in in (
+                ("multiarray", "_reconstruct", _reconstruct),
+                ("numeric", "_frombuffer", _frombuffer),
+            )
+        },
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _Dtype,
+        ("_codecs", "encode"): _latin1,
+        ("__builtin__", "bytes"): _no_bytes,
+        ("builtins", "bytes"): _no_bytes,
+    },
+    {_Dtype: _Dtype.__setstate__, _Array: _Array.__setstate__},
+)
 
 
 def _load(member: Member) -> object:
     try:
-        return _ArraysOnly(io.BytesIO(member.read())).load()
+        content: object = PickleReader(next_pickle(io.BytesIO(member.read())), _ADMITTED).load()
     except pickle.UnpicklingError as error:
         raise DataError(
             f"{member.origin}: not a FedE split: {error}; only lists, dicts and numpy arrays are admitted, "
@@ -228,6 +230,7 @@ def _load(member: Member) -> object:
         raise DataError(
             f"{member.origin}: a damaged or truncated pickle ({error}); fetch it again"
         ) from error
+    return content
 
 
 def _checked(data: object, origin: str) -> list[Client]:

@@ -10,9 +10,11 @@ from typing import Any
 from fedkge.attacks import ATTACKS
 from fedkge.attacks.coalition import check_adversary
 from fedkge.client.models import MODELS
+from fedkge.client.models.model import Model
 from fedkge.client.models.text_encoders import Described
 from fedkge.client.privacy import MECHANISMS, mechanism_of
 from fedkge.client.training.kvsall import check_kvsall
+from fedkge.client.training.negatives import check_negatives
 from fedkge.client.training.optimizers import build_optimizer
 from fedkge.datasets import Split
 from fedkge.datasets.features import split_coverage
@@ -83,10 +85,14 @@ def _check_parameters(experiment: Experiment, split: Split) -> None:
     model, strategy = MODELS[settings.name], build_strategy(federation)
     model.options_of(settings)
     training = experiment.training
+    model.check(settings, training)
+    if training.type == "negatives" and model.stages is Model.stages:  # others may train in their own way
+        check_negatives(training)
     build_optimizer(training.optimizer, {}, training.learning_rate, training.weight_decay)
     weights = model.shareable_weights(settings, split.clients[0])
     known = [*model.table_specs(settings), *weights]
-    check_shared(federation.strategy, strategy.shared, settings.name, known, weights)
+    own = model.own_weights(settings, split.clients[0])
+    check_shared(federation.strategy, strategy.shared, settings.name, known, weights, own)
     if training.type == "KvsAll":
         check_kvsall(model.build(settings, split.clients[0], experiment.seed), training)
     if training.negatives_from == "first" and model.entity_table not in strategy.shared:
@@ -139,9 +145,9 @@ def _check_confidential(experiment: Experiment, split: Split) -> None:
     for client, graph in enumerate(split.clients):
         dp = experiment.dp_of(client)
         if dp.mode != "off":
-            mechanism = mechanism_of(dp)
-            mechanism.check(MODELS[experiment.model.name], graph, experiment.training)
-            mechanism.check_settings(experiment.model)
+            mechanism, model = mechanism_of(dp), MODELS[experiment.model.name]
+            mechanism.check(model, graph, experiment.training)
+            mechanism.check_options(model, experiment.model)
         elif graph.confidential and graph.marks("train").any():
             bare.append(client)
     if bare:

@@ -60,7 +60,7 @@ def alone_on_a_core() -> Iterator[None]:
 def _variants() -> list[tuple[str, dict[str, Any]]]:
     cases: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in TEXT_MODELS]
     cases += [(name, {"weights": "gate"}) for name in TEXT_MODELS if name.startswith("Fusion")]
-    cases += [(name, {"hidden": 3, "hidden_dropout": 0.5}) for name in ("BLP", "Fusion")]
+    cases += [(name, {"hidden": 3}) for name in ("BLP", "Fusion")]
     return cases + [(name, {"trainable": False}) for name in ("BOW", "DKRL")]
 
 
@@ -368,6 +368,21 @@ def test_encoders_that_join_triples_are_refused(mode: str, model: type[Model]) -
 def test_mechanisms_over_rows_refuse_texts_and_say_why(mode: str, reason: str) -> None:
     with pytest.raises(SettingError, match=f'not supported for BLP.*{reason}.*use mode = "sound"'):
         mechanism_of(DPSettings(mode=mode)).check(MODELS["BLP"], MARKED, SETTINGS)
+
+
+@pytest.mark.parametrize("name", ["BLP", "Fusion-ComplEx"])
+@pytest.mark.parametrize("mode", ["sound", "sgm"])
+def test_dropout_that_private_training_would_ignore_is_refused(mode: str, name: str) -> None:
+    def refused(options: dict[str, Any]) -> None:
+        model = perturbed(name, options, MARKED)
+        dp = DPSettings(mode=mode, sigma=1.0, clip=1.0, delta=1e-5)
+        train_privately(model, MARKED, np.random.default_rng(0), SETTINGS, dp, SECRET, epochs=1)
+
+    message = r'^model\.options\.hidden_dropout: not yet .*; set it to 0, or set privacy\.dp\.mode = "off"$'
+    with pytest.raises(SettingError, match=message):
+        refused({"hidden": 3, "hidden_dropout": 0.5})
+    if mode == "sound":
+        refused({"hidden": 3, "hidden_dropout": 0.0})
 
 
 @pytest.mark.parametrize("mode", ["sound", "hubs"])

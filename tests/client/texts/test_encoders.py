@@ -89,9 +89,18 @@ def test_bad_arguments_are_refused() -> None:
         "flair",
         "aec:0",
         "aec:aec",
+        "aec:hash@",
+        "aec:@",
+        "aec:٣:hash",
+        "hash:٣",
+        "hash:" + "1" * 5000,
+        "hash:" + "0" * 5000,
+        "aec:" + "1" * 5000,
+        "aec:" + "0" * 5000 + ":hash",
     ):
-        with pytest.raises(SettingError, match="text encoder"):
+        with pytest.raises(SettingError, match="text encoder") as caught:
             text_encoder(name)
+        assert len(str(caught.value)) < 200
 
 
 class Slow(Hashed):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +17,7 @@ import torch
 
 from fedkge.client.models.text_encoders import BOW, DKRL
 from fedkge.client.texts import encoding, text_encoder
+from fedkge.client.texts.character_model import Dictionary
 from fedkge.client.texts.encoder import STOP_WORDS, untold
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, DownloadError, SettingError
@@ -170,6 +173,112 @@ def test_a_hostile_file_is_refused_and_runs_nothing(
     with pytest.raises(DataError, match=r"lm\.pt: refused, it asks for (posix|nt)\.system; only tensors"):
         text_encoder(f"flair:{path}")
     assert not (tmp_path / "ran").exists()
+
+
+STORAGE = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
+TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE + b"K\x00K\x04\x85K\x01\x85\x89}tR"
+DICTIONARY = b"cflair.data\nDictionary\n"
+OWNED = b"}X\x08\x00\x00\x00item2idxX\x05\x00\x00\x00OWNEDs"
+BUILT = {
+    "a class": (DICTIONARY + b"N" + OWNED + b"\x86b", "sets attributes of a type"),
+    "a tensor": (TENSOR + b"}X\x06\x00\x00\x00offsetK\x63sb", "sets attributes of a StoredTensor"),
+    "a storage": (STORAGE + b"}X\x07\x00\x00\x00numbersK\x01sb", "sets attributes of a Storage"),
+    "slots": (DICTIONARY + b")\x81N" + OWNED + b"\x86b", "something other than attributes by name"),
+    "by number": (DICTIONARY + b")\x81}K\x01K\x02sb", "something other than attributes by name"),
+    "a key": (TENSOR + b"K\x01", "a key that is a StoredTensor"),
+    "pairs": (
+        b"ccollections\nOrderedDict\n]K\x01\x85K\x02\x86a\x85R",
+        "a key that is a tuple",
+    ),
+    "a long shape": (
+        TENSOR.replace(b"K\x04\x85K\x01\x85", b"(" + b"K\x01" * 9 + b"tK\x01\x85"),
+        "without a storage",
+    ),
+    "a storage of tuples": (STORAGE.replace(b"X\x01\x00\x00\x000", b")"), "a storage of an unknown kind"),
+    "views": (b"]" + 9 * (TENSOR + b"a"), "36 numbers, where it stores 4"),
+}
+
+
+def zipped(path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED) -> Path:
+    """A checkpoint of one storage of four numbers."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("m/data.pkl", pickled)
+        archive.writestr("m/data/0", bytes(16))
+    return path
+
+
+@pytest.mark.parametrize("what", BUILT)
+def test_a_file_fills_nothing_but_its_dictionary(tmp_path: Path, what: str) -> None:
+    code, words = BUILT[what]
+    body = code if what == "a key" else b"X\x01\x00\x00\x00a" + code
+    before = dict(vars(Dictionary))
+    with pytest.raises(DataError, match=f"refused, it.*{words}"):
+        text_encoder(f"flair:{zipped(tmp_path / 'lm.pt', b'}' + body + b's.')}")
+    assert dict(vars(Dictionary)) == before
+
+
+@pytest.mark.parametrize(
+    ("pickled", "words"),
+    [
+        (b"}" + b")" + b"\x85" * 3_000_000 + b"K\x01s.", "more than 100 values within values"),
+        (b"}r" + (2**26).to_bytes(4, "little") + b".", "as number 67,108,864"),
+        (b"X" + (2**23).to_bytes(4, "little") + b"a" * 2**23 + b".", "longer than 4,194,304 bytes"),
+    ],
+    ids=["nested", "memo", "long"],
+)
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_file_cannot_ask_for_more_than_it_has(
+    tmp_path: Path, pickled: bytes, words: str, newer: bool
+) -> None:
+    path = tmp_path / "lm.pt"
+    if newer:
+        zipped(path, b"\x80\x02" + pickled)
+    else:
+        heads = (pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, {}))
+        path.write_bytes(b"".join(heads) + b"\x80\x02" + pickled)
+    with pytest.raises(DataError, match=f"refused, .*{words}"):
+        text_encoder(f"flair:{path}")
+
+
+def test_members_that_expand_or_overlap_are_refused(tmp_path: Path) -> None:
+    body = b"}X\x01\x00\x00\x00a" + TENSOR + b"s."
+    packed = zipped(tmp_path / "packed.pt", body, zipfile.ZIP_DEFLATED)
+    with pytest.raises(DataError, match=r"its member 'm/data\.pkl' is packed"):
+        text_encoder(f"flair:{packed}")
+    path = zipped(tmp_path / "lm.pt", body)
+    raw = bytearray(path.read_bytes())
+    entry = raw.rindex(b"PK\x01\x02")  # of the storage, in the central directory
+    raw[entry + 24 : entry + 28] = (2**31).to_bytes(4, "little")
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=r"its member 'm/data/0' is packed"):
+        text_encoder(f"flair:{path}")
+
+
+def test_sizes_that_a_file_only_names_take_no_memory(dictionary: Any, tmp_path: Path) -> None:
+    saved = checkpoint(dictionary, True)
+    wide = torch.zeros(0, 2**30)
+    for changes in (
+        {"nlayers": 10**12},
+        {"nlayers": [1]},
+        {"recurrent_type": ["LSTM"]},
+        {"state_dict": {**saved["state_dict"], "encoder.weight": wide}},
+        {"state_dict": {**saved["state_dict"], "rnn.weight_hh_l0": wide}},
+        {"state_dict": {**saved["state_dict"], "rnn.weight_hh_l0": torch.zeros(3)}},
+    ):
+        torch.save({**saved, **changes}, tmp_path / "lm.pt")
+        with pytest.raises(DataError, match="not a character language model"):
+            text_encoder(f"flair:{tmp_path / 'lm.pt'}")
+
+
+def test_a_storage_ends_where_the_file_does(dictionary: Any, tmp_path: Path) -> None:
+    path = tmp_path / "lm.pt"
+    torch.save(checkpoint(dictionary, True), path, _use_new_zipfile_serialization=False)
+    raw = path.read_bytes()
+    count = (4 * 34).to_bytes(8, "little")  # of the rows of characters
+    assert raw.count(count) == 1
+    path.write_bytes(raw.replace(count, (2**40).to_bytes(8, "little")))
+    with pytest.raises(DataError, match="it ends before its numbers do"):
+        text_encoder(f"flair:{path}")
 
 
 def broken(saved: dict[str, Any], what: str) -> dict[str, Any]:

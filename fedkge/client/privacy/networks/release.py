@@ -163,7 +163,8 @@ class Release(DPMode):
                 'model.name = "DeepWalkMF", or take mode "top-edges", which releases edges'
             )
 
-    def check_settings(self, settings: ModelSettings) -> None:
+    def check_options(self, model: type[Model], settings: ModelSettings) -> None:
+        del model
         if settings.name != "DeepWalkMF":
             return
         options = DeepWalkMF.options_of(settings)

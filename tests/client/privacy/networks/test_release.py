@@ -236,4 +236,6 @@ def test_options_that_would_have_no_effect_are_refused(
     mode: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingError, match=message):
-        mechanism_of(dp(mode)).check_settings(ModelSettings(name="DeepWalkMF", options=options))
+        mechanism_of(dp(mode)).check_options(
+            MODELS["DeepWalkMF"], ModelSettings(name="DeepWalkMF", options=options)
+        )
