@@ -15,6 +15,7 @@ import pytest
 from fedkge.datasets import (
     KnowledgeGraph,
     Split,
+    download,
     load,
     load_graph,
     mark,
@@ -27,7 +28,6 @@ from fedkge.datasets.features import (
     coverage_of,
     described_by,
     described_split,
-    feature_file,
     find,
 )
 from fedkge.datasets.features.known_texts import KNOWN_TEXTS
@@ -315,7 +315,7 @@ def test_a_published_file_is_downloaded_where_it_is_not_at_hand(
         asked.append(file)
         return tmp_path / "cache.txt"
 
-    monkeypatch.setattr(feature_file, "locate", located)
+    monkeypatch.setattr(download, "locate", located)
     assert find("text/UMLS-entity2text.txt").texts == {"ann": "Ann of the download"}
     assert asked == [KNOWN_TEXTS["text/UMLS-entity2text.txt"]]
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,16 +91,14 @@ def test_parquet_files(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """A PostgreSQL server of this test's own."""
     pytest.importorskip("duckdb_extension_postgres_scanner")
     if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
         pytest.skip("no PostgreSQL on this machine")
-    folder = tmp_path_factory.mktemp("postgres")
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))  # pytest's folders are closed to others
     user = {"user": "nobody"} if os.getuid() == 0 else {}
     if user:
-        for place in (folder, *folder.parents[:2]):
-            place.chmod(0o755)
         shutil.chown(folder, "nobody")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -117,6 +116,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql://clinic:secret@127.0.0.1:{port}/postgres"
     finally:
         call("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder)
 
 
 def _run(url: str, script: str) -> None:

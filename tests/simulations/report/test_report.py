@@ -242,6 +242,12 @@ def test_a_comparison_says_what_each_client_gains_over_training_alone(folder: Pa
         (together / strategy / "experiment.toml").write_text(toml.replace('"FedE"', f'"{strategy}"'))
         found = {str(client): {"test": {"mrr": {"value": score}}} for client, score in enumerate(scores)}
         change_summary(together / strategy, utility__per_client=found)
+    text = seen(together).text  # whose ranks are those of one run, whatever its summary says
+    assert (
+        "client FedE Local client 0 0.500 (+0.000 ± 0.000) 0.375 client 1 0.250 (+0.000 ± 0.000) 0.500"
+        in text
+    )
+    RunFolder(together / "Local").ranks.unlink()
     text = seen(together).text
     assert "client FedE Local client 0 0.500 (+0.125) 0.375 client 1 0.250 (-0.250) 0.500" in text
 
