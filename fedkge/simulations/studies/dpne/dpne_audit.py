@@ -59,7 +59,7 @@ def _descent(pair: Neighbours, epsilon: float) -> tuple[Statistic, float]:
 _OURS: Mapping[str, Callable[[Neighbours, float], tuple[Statistic, float]]] = {
     "randomised response": _randomised,
     "top edges": _top,
-    "Gaussian, δ = 0.01": _gaussian,
+    "Gaussian (δ = 0.01)": _gaussian,
     "DP-SGD": _descent,
 }
 _DRAWS = {"quick": 200, "full": 500}
@@ -67,7 +67,7 @@ _TIMES: Mapping[str, int] = {  # as many draws: of what is drawn in a millisecon
     "dpM": 100,
     "randomised response": 20,
     "top edges": 20,
-    "Gaussian, δ = 0.01": 20,
+    "Gaussian (δ = 0.01)": 20,
 }
 _DIMS = {"small": 16, "Cora": 100}
 
