@@ -38,6 +38,7 @@ __all__ = [
 Places = NDArray[np.int64]
 GRID = 2.0**-20  # of dense noise and of what it is added to
 _SMALL = 256  # vertices, up to which all eigenvalues cost milliseconds
+_LEAST_EPSILON = 1e-9  # below, an answer is a coin to a machine, and dividing by what it tells has no digits
 _LEAST_FLIP = 1e-300  # beyond, a probability is zero to a machine
 
 
@@ -85,6 +86,14 @@ class RandomisedResponse(EdgeRelease):
     name: ClassVar[str] = "randomised response"
     guaranteed: ClassVar[bool] = True
     summary = "every pair of vertices says, with lies, whether it is an edge, and the model learns from that"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon < _LEAST_EPSILON:
+            raise SettingError(
+                f"{self.name}: epsilon = {self.epsilon:g}: every answer would be a lie as often as not, and "
+                f"tell nothing; set it to {_LEAST_EPSILON:g} or more"
+            )
 
     @property
     def flip(self) -> float:

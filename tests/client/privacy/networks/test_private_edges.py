@@ -64,6 +64,26 @@ def test_a_budget_is_above_zero(epsilon: float) -> None:
         RandomisedResponse(epsilon)
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-6])
+def test_answers_that_tell_next_to_nothing_are_embedded_all_the_same(epsilon: float) -> None:
+    assert np.isfinite(RandomisedResponse(epsilon).rows(ADJACENCY, 4, stream())).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-10, 1e-17, 1e-300])
+def test_answers_that_are_coins_are_refused(epsilon: float) -> None:
+    with pytest.raises(SettingError, match="tell nothing; set it to 1e-09 or more"):
+        RandomisedResponse(epsilon)
+
+
+def test_a_chance_of_failure_that_gives_an_edge_away_is_refused_by_its_own_name() -> None:
+    edges = int(ADJACENCY.nnz / 2)
+    with pytest.raises(
+        SettingError, match=rf"failure = 0.1 is not below 1 / {edges} edges.*set failure = 0\.0"
+    ):
+        PrivateDescent(1.0, failure=0.1).rows(ADJACENCY, 4, stream())
+    PrivateDescent(1.0, failure=edges**-1.1, epochs=1).rows(ADJACENCY, 4, stream())
+
+
 def test_what_is_claimed_says_why_and_what_is_guaranteed_what_it_assumes() -> None:
     for kind in MECHANISMS:
         assert kind.assumed
