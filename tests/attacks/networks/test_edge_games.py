@@ -108,6 +108,7 @@ def test_half_the_noise_of_a_normal_number_is_refuted(monkeypatch: pytest.Monkey
 def test_no_game_of_the_audit_is_bound_to_stand() -> None:
     """So many draws could prove more than is claimed, whatever the mechanism."""
     assert ceiling(40) < 3 < ceiling(100)
+    assert f"no ε above {ceiling(200) + 0.005:.2f}, 500 none above {ceiling(500):.2f}" in edge_audit.notes[1]
     for scale in ("quick", "full"):
         for cell in edge_audit.cells(scale):
             assert ceiling(draws_of(str(cell.keys["mechanism"]), scale)) > float(str(cell.keys["epsilon"]))
