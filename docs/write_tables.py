@@ -16,7 +16,9 @@ from typing import Any
 
 import pandas as pd
 
+from fedkge.attacks.networks.edge_game import ceiling
 from fedkge.simulations.cli.display import human_bytes
+from fedkge.simulations.studies.dpne.dpne_audit import draws_of
 from fedkge.simulations.studies.measuring import Order
 from fedkge.simulations.studies.reproduction import Reproduction
 from fedkge.simulations.studies.scale import Scale, scale_named
@@ -531,15 +533,26 @@ def _scores(rows: pd.DataFrame, edges: Sequence[str]) -> str:
 
 
 def edge_audit() -> Rows:
-    yield ["mechanism", "the two networks", "ε claimed or guaranteed", "ε is at least", "verdict"]
+    yield [
+        "mechanism",
+        "the two networks",
+        "ε claimed or guaranteed",
+        "ε is at least",
+        "draws",
+        "at most shown by so many",
+        "verdict",
+    ]
     frame = kept("dpne-audit", "full").frame
     for (mechanism, network, claimed), rows in frame.groupby(["mechanism", "network", "claimed"], sort=False):
         best = rows.loc[rows["at_least"].idxmax()]
+        draws = draws_of(mechanism, "full")
         yield [
-            mechanism,
+            mechanism.replace("|", "\\|"),
             NETWORKS.get(network, network),
             f"{claimed:g}",
             f"{best['at_least']:.2f}",
+            f"{draws:,}",
+            f"{ceiling(draws):.2f}",
             best["verdict"],
         ]
 

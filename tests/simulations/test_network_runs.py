@@ -8,15 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from fedkge.attacks.findings import Finding
+from fedkge.client.networks import tasks
+from fedkge.datasets import partition
+from fedkge.datasets.networks.network import edges_of, network_of
 from fedkge.errors import SettingError
 from fedkge.experiment import Experiment
 from fedkge.simulations.report import write_report
 from fedkge.simulations.runs.attacking import attack_run
 from fedkge.simulations.runs.run import RunResult, resume, run
-from fedkge.simulations.scoring.network_tasks import LINKS, VERTICES
+from fedkge.simulations.runs.run_folder import RunFolder
+from fedkge.simulations.scoring.network_tasks import LINKS, VERTICES, joined_anywhere
 
 NETWORK = (
     "data.partition=edges",
@@ -68,16 +74,54 @@ def test_a_federated_factorisation_is_the_same_under_secure_aggregation(
 
 def test_a_run_says_what_vertex_rows_are_good_for(tiny: Callable[..., Experiment], tmp_path: Path) -> None:
     result = ran(tiny(f"data.dataset={blocks(tmp_path / 'net')}", *NETWORK), tmp_path / "run")
-    tasks = result.summary["utility"]["tasks"]
-    accuracy = tasks[VERTICES]["mean"]["accuracy"]
+    scores = result.summary["utility"]["tasks"]
+    accuracy = scores[VERTICES]["mean"]["accuracy"]
     assert accuracy["value"] > 0.75
     assert accuracy["interval"][0] < accuracy["value"] < accuracy["interval"][1]
-    assert set(tasks[LINKS]["mean"]) == {"accuracy", "AUC", "macro F1"}
-    assert set(tasks[VERTICES]["clients"]) == {"0", "1", "2"}
+    assert set(scores[LINKS]["mean"]) == {"accuracy", "AUC", "macro F1"}
+    assert set(scores[VERTICES]["clients"]) == {"0", "1", "2"}
     write_report([result.folder])
     page = (result.folder / "report.html").read_text()
     assert "Tasks on vertex rows" in page
     assert "vertex classification" in page
+
+
+def test_no_edge_of_another_client_is_offered_as_not_joined(
+    tiny: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By labels, against the file that the edges of all clients come from."""
+    net = blocks(tmp_path / "net")
+    truth = {frozenset(line.split()) for line in (net / "edges.tsv").read_text().splitlines()}
+    offered: list[np.ndarray] = []
+    draw = tasks.drawn_non_edges
+
+    def drawn(*given: Any) -> np.ndarray:
+        offered.append(draw(*given))
+        return offered[-1]
+
+    monkeypatch.setattr(tasks, "drawn_non_edges", drawn)
+    folder = RunFolder(ran(tiny(f"data.dataset={net}", *NETWORK), tmp_path / "run").folder)
+    assert len(offered) == 3 * tasks.REPEATS
+    for number, pairs in enumerate(offered):
+        labels = folder.graph(number // tasks.REPEATS).entity_labels
+        assert truth.isdisjoint({frozenset((labels[one], labels[other])) for one, other in pairs})
+
+
+@given(st.integers(0, 99))
+def test_edges_that_join_anywhere_are_those_of_all_clients_between_own_vertices(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = network_of("drawn", [f"v{i}" for i in range(20)], rng.integers(0, 20, (40, 2)))
+    split = partition(graph, "edges:valid=0.1,test=0.2", clients=3, seed=seed)
+    named = {
+        frozenset((client.entity_labels[one], client.entity_labels[other]))
+        for client in split.clients
+        for one, other in edges_of(client, "train", "valid", "test")
+    }
+    for number, client in enumerate(split.clients):
+        own = set(client.entity_labels)
+        found = joined_anywhere(split, number)
+        told = {frozenset((client.entity_labels[one], client.entity_labels[other])) for one, other in found}
+        assert told == {edge for edge in named if edge <= own}
 
 
 def test_what_cannot_be_asked_is_said_and_the_run_is_kept(
@@ -85,11 +129,11 @@ def test_what_cannot_be_asked_is_said_and_the_run_is_kept(
 ) -> None:
     net = blocks(tmp_path / "net", classes="xx")
     changes = [*NETWORK, "data.partition=edges:valid=0,test=0"]
-    tasks = ran(tiny(f"data.dataset={net}", *changes), tmp_path / "run").summary["utility"]["tasks"]
-    assert not tasks[VERTICES]["mean"]
-    assert "one class among the vertices" in tasks[VERTICES]["not possible"]["0"]
-    assert "0 edges to test are too few" in tasks[LINKS]["not possible"]["2"]
-    assert "not possible" not in tasks[LINKS]["mean"]
+    scores = ran(tiny(f"data.dataset={net}", *changes), tmp_path / "run").summary["utility"]["tasks"]
+    assert not scores[VERTICES]["mean"]
+    assert "one class among the vertices" in scores[VERTICES]["not possible"]["0"]
+    assert "0 edges to test are too few" in scores[LINKS]["not possible"]["2"]
+    assert "not possible" not in scores[LINKS]["mean"]
 
 
 def test_graphs_with_kinds_of_edges_have_no_such_tasks(

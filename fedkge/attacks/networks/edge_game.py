@@ -13,7 +13,7 @@ from fedkge.attacks.intervals import proportion
 from fedkge.client.privacy.normals import SECRET_BYTES, Keystream
 from fedkge.errors import SettingError
 
-__all__ = ["GameResult", "Statistic", "play", "verdict"]
+__all__ = ["GameResult", "Statistic", "ceiling", "play", "verdict"]
 
 # Releases once, from the network with the edge or without, and says how much it looks like the former.
 Statistic = Callable[[bool, Keystream], float]
@@ -35,6 +35,12 @@ class GameResult:
     def refuted(self) -> bool:
         """Whether the claim is proven wrong."""
         return self.at_least > self.claimed
+
+
+def ceiling(draws: int, delta: float = 0.0) -> float:
+    """The ε that so many draws of either network prove at most: every one of them was told right."""
+    everything = np.ones(draws)
+    return verdict(everything, np.zeros(draws), (0.5, True), 0.0, delta).at_least
 
 
 def play(statistic: Statistic, claimed: float, draws: int, seed: int, delta: float = 0.0) -> GameResult:

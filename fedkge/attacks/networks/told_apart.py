@@ -1,7 +1,8 @@
-"""Statistics of the game: likelihood ratios where noise can be solved for, else a product of two rows."""
+"""Statistics of the game: likelihood ratios where noise can be solved for, entries, products of two rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fedkge.client.privacy.networks.dpne import SENSITIVITY, minimiser, noise_ro
 from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism, laplace
 from fedkge.client.privacy.normals import Keystream
 
-__all__ = ["absolute_term", "linear_term", "noisy_walks", "released_rows"]
+__all__ = ["absolute_term", "linear_term", "noisy_walks", "released_entry", "released_rows"]
 
 Rows = NDArray[np.float64]
 
@@ -84,6 +85,20 @@ def noisy_walks(pair: Neighbours, epsilon: float, window: int = 2) -> Statistic:
         told = entries[joined] + laplace(stream, len(entries[joined]), scale)
         ratio = np.abs(told - entries[False]) - np.abs(told - entries[True])
         return float(ratio.sum() / scale)
+
+    return statistic
+
+
+def released_entry(pair: Neighbours, drawn: Callable[[Any, Keystream], Any]) -> Statistic:
+    """The number that was drawn for the two vertices, which all else is made of; others tell nothing of it.
+
+    Args:
+        pair: the two networks.
+        drawn: what a mechanism makes of an adjacency (n, n) before anything is embedded, (n, n).
+    """
+
+    def statistic(joined: bool, stream: Keystream) -> float:
+        return float(drawn(_network(pair, joined), stream)[pair.edge])
 
     return statistic
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from scipy.sparse.linalg import svds
 
 from fedkge.client.networks.blas_threads import same_bits
+from fedkge.client.networks.eigenpairs import largest_eigenpairs
 from fedkge.client.networks.plus_rank_one import PlusRankOne
+from fedkge.errors import DataError
 
 __all__ = [
     "DPNE_RIDGE",
@@ -28,7 +29,9 @@ __all__ = [
 ]
 
 Rows = NDArray[np.float64]
-_DENSE = 3  # from a third of all singular values on, all of them are found faster
+_SHARE = 3  # from a third of all singular values on, all of them are found faster
+_SMALL = 256  # rows or columns, up to which all of them cost milliseconds
+_MOST = 8192  # rows and columns, up to which all of them can be waited for
 
 
 class Ridge(NamedTuple):
@@ -60,13 +63,10 @@ def spectrum(matrix: Any, count: int) -> Spectrum:
     """The largest singular values of a matrix (n, m), sparse or not; as many as it has, zeros beyond."""
     fewest = min(matrix.shape)
     with same_bits():
-        if _DENSE * count >= fewest:
-            dense = np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix.toarray()
-            left, values, right = np.linalg.svd(dense, full_matrices=False)
-        else:
-            left, values, right = svds(matrix, k=count, v0=_start(fewest), solver="arpack")
+        some = None if fewest <= max(_SMALL, _SHARE * count) else _iterated(matrix, count)
+        left, values, right = _all(matrix) if some is None else some
     order = np.argsort(-values, kind="stable")[:count]
-    left, values, right = left[:, order], values[order], right[order].T
+    left, values, right = left[:, order], values[order], right[:, order]
     signs = np.where(np.take_along_axis(left, np.abs(left).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
     missing = count - len(values)
     return Spectrum(
@@ -76,9 +76,40 @@ def spectrum(matrix: Any, count: int) -> Spectrum:
     )
 
 
-def _start(size: int) -> Rows:
-    """Where the iteration begins: the same for all, and orthogonal to nothing in particular."""
-    return np.random.default_rng(size).normal(size=size)
+def _iterated(matrix: Any, count: int) -> Spectrum | None:
+    """Those of the largest eigenvalues of MᵀM, or of M Mᵀ where that is smaller; None: not found."""
+    if matrix.shape[0] < matrix.shape[1]:
+        turned = _iterated(matrix.T, count)
+        return turned and Spectrum(turned.right, turned.values, turned.left)
+    found = largest_eigenpairs(lambda vector: matrix.T @ (matrix @ vector), matrix.shape[1], count)
+    if found is None:
+        return None
+    basis = np.linalg.qr(found.vectors)[0]  # those of equal eigenvalues are not quite orthogonal
+    left, values, turns = np.linalg.svd(matrix @ basis, full_matrices=False)
+    return Spectrum(left, values, basis @ turns.T)
+
+
+def _all(matrix: Any) -> Spectrum:
+    """Every singular value; rows and columns of zeros have none."""
+    sparse = issparse(matrix)
+    rows = np.unique(matrix.nonzero()[0]) if sparse else np.arange(matrix.shape[0])
+    columns = np.unique(matrix.nonzero()[1]) if sparse else np.arange(matrix.shape[1])
+    if min(len(rows), len(columns)) > _MOST:
+        raise DataError(
+            f"no singular values: the iteration does not find them, and {len(rows):,} by {len(columns):,} "
+            'numbers are too many to find all of them; set model.options.solver = "als", or try another '
+            "model.dim"
+        )
+    dense = matrix.tocsr()[rows][:, columns].toarray() if sparse else _dense(matrix)
+    inner, values, turns = np.linalg.svd(dense, full_matrices=False)
+    left, right = (np.zeros((size, len(values))) for size in matrix.shape)
+    left[rows], right[columns] = inner, turns.T
+    return Spectrum(left, values, right)
+
+
+def _dense(matrix: Any) -> Rows:
+    dense: Rows = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    return dense
 
 
 def exact_factors(found: Spectrum, dim: int, ridge: Ridge = DPNE_RIDGE) -> Factors:

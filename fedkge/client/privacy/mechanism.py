@@ -156,6 +156,13 @@ class Mechanism(DPMode):
                 "LINE-1, whose edges count one by one, a mode that releases a network once, such as "
                 '"randomised-response" (docs/networks.md), or set privacy.dp.mode = "off"'
             )
+        if model.stages is not Model.stages:
+            raise SettingError(
+                f"privacy.dp.mode: {model.__name__} is trained in stages of its own, such as on an arc each "
+                "way of every edge, which private training leaves out: it would train another model. Take "
+                'LINE-1, a mode that releases a network once, such as "top-edges" (docs/networks.md), or set '
+                'privacy.dp.mode = "off"'
+            )
         if settings.type != "negatives" or settings.max_gradient_norm is not None:
             raise SettingError(
                 'privacy.dp.mode: not yet with training.type = "KvsAll" or training.max_gradient_norm, where '

@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedkge.client.networks.tasks import Score, classify_vertices, predict_links
-from fedkge.datasets.networks.network import edges_of, is_network
+from fedkge.datasets.graph import SPLITS
+from fedkge.datasets.networks.network import Edges, edges_of, is_network
+from fedkge.datasets.split import Split
 from fedkge.errors import DataError
 from fedkge.seeding import draw
 from fedkge.simulations.runs.run_folder import RunFolder
 from fedkge.simulations.trained.client_model import Trained, load_trained
 
-__all__ = ["LINKS", "VERTICES", "network_tasks"]
+__all__ = ["LINKS", "VERTICES", "joined_anywhere", "network_tasks"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +46,10 @@ def network_tasks(folder: Path) -> dict[str, Any]:
         VERTICES: [each.graph.num_entities for each in trained],
         LINKS: [len(each.graph.test) for each in trained],
     }
+    split = Split.of(experiment.data.dataset, [each.graph for each in trained], experiment.data.partition)
     return {
         name: _task(task, trained, sizes[name], experiment.seed)
-        for name, task in ((VERTICES, _classes), (LINKS, _links))
+        for name, task in ((VERTICES, _classes), (LINKS, partial(_links, split)))
     }
 
 
@@ -53,12 +57,24 @@ def _classes(trained: Trained, rng: np.random.Generator) -> Mapping[str, Score]:
     return classify_vertices(trained.model.entity_vectors(), trained.graph.classes, rng)
 
 
-def _links(trained: Trained, rng: np.random.Generator) -> Mapping[str, Score]:
-    """Of the test edges, against pairs that no edge of the client joins, in any split."""
-    graph = trained.graph
-    known = edges_of(graph, "train", "valid", "test")
-    tested = edges_of(graph, "test")
-    return predict_links(trained.model.entity_vectors(), tested, known, rng, trained=_LEARNT)
+def _links(split: Split, trained: Trained, rng: np.random.Generator) -> Mapping[str, Score]:
+    """Of the test edges, against pairs that no edge of any client joins, in any split."""
+    rows, tested = trained.model.entity_vectors(), edges_of(trained.graph, "test")
+    return predict_links(rows, tested, joined_anywhere(split, trained.client), rng, trained=_LEARNT)
+
+
+def joined_anywhere(split: Split, client: int) -> Edges:
+    """(n, 2) in a client's numbers, every edge of any client between two vertices that this client has.
+
+    Rows of a federation know edges of others; only whoever sees all clients can tell them from no edges.
+    """
+    ends = np.concatenate(
+        [ids[edges_of(graph, *SPLITS)] for graph, ids in zip(split.clients, split.entity_ids, strict=True)]
+    )
+    place = np.full(len(split.entity_labels), -1, dtype=np.int32)
+    place[split.entity_ids[client]] = np.arange(len(split.entity_ids[client]))
+    known: Edges = place[ends]
+    return known[(known >= 0).all(axis=1)]
 
 
 def _task(task: Task, trained: Sequence[Trained], sizes: Sequence[int], seed: int) -> dict[str, Any]:

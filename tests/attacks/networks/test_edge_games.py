@@ -6,18 +6,27 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedkge.attacks.networks.edge_game import play, verdict
+from fedkge.attacks.networks.edge_game import ceiling, play, verdict
 from fedkge.attacks.networks.neighbours import Neighbours, distances, joined_stars, path_of_four, quiet_pair
-from fedkge.attacks.networks.told_apart import absolute_term, linear_term, noisy_walks, released_rows
+from fedkge.attacks.networks.told_apart import (
+    absolute_term,
+    linear_term,
+    noisy_walks,
+    released_entry,
+    released_rows,
+)
 from fedkge.client.networks.walk_matrix import adjacency_of
-from fedkge.client.privacy.networks import private_descent, private_edges
+from fedkge.client.privacy.networks import private_edges
 from fedkge.client.privacy.networks.edge_mechanism import EdgeMechanism
 from fedkge.client.privacy.networks.private_descent import PrivateDescent
 from fedkge.client.privacy.networks.private_edges import GaussianEdges, RandomisedResponse, TopEdges
 from fedkge.client.privacy.networks.private_vertices import GaussianVertices
 from fedkge.client.privacy.normals import Keystream
 from fedkge.errors import SettingError
+from fedkge.simulations.studies.dpne.dpne_audit import draws_of, edge_audit
 
 SMALL = quiet_pair(np.random.default_rng(0).integers(0, 60, (90, 2)).astype(np.int32), 60)
 TINY = Neighbours.of(np.array([[0, 1], [2, 3], [3, 4], [4, 5], [1, 2]], dtype=np.int32), 6, (0, 5))
@@ -69,6 +78,51 @@ def test_what_is_guaranteed_stands(mechanism: EdgeMechanism) -> None:
     assert not result.refuted
 
 
+DRAWN = {
+    "randomised response": (lambda epsilon: (RandomisedResponse(epsilon).answers, 0.0), 1500, 0.8),
+    "top edges": (lambda epsilon: (TopEdges(epsilon).edges, 0.0), 3000, 0.5),
+    "Gaussian": (lambda epsilon: (GaussianEdges(epsilon, 0.01).noised, 0.01), 4000, 0.4),
+}
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_the_number_of_the_edge_tells_about_as_much_as_epsilon_allows(name: str) -> None:
+    """What is guaranteed stands, and comes close enough that half the noise would not."""
+    make, draws, share = DRAWN[name]
+    drawn, delta = make(1.0)
+    right = play(released_entry(SMALL, drawn), 1.0, draws, 0, delta)
+    assert not right.refuted
+    assert right.at_least > share
+    drawn, delta = make(2.0)
+    wrong = play(released_entry(SMALL, drawn), 1.0, draws, 0, delta)
+    assert wrong.refuted
+    assert wrong.at_least < 2.0
+
+
+def test_half_the_noise_of_a_normal_number_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    deviation = GaussianEdges(1.0, 0.01).deviation
+    monkeypatch.setattr(GaussianEdges, "deviation", deviation / 2)
+    assert play(released_entry(TINY, GaussianEdges(1.0, 0.01).noised), 1.0, 3000, 0, 0.01).refuted
+
+
+def test_no_game_of_the_audit_is_bound_to_stand() -> None:
+    """So many draws could prove more than is claimed, whatever the mechanism."""
+    assert ceiling(40) < 3 < ceiling(100)
+    assert f"no ε above {ceiling(200) + 0.005:.2f}, 500 none above {ceiling(500):.2f}" in edge_audit.notes[1]
+    for scale in ("quick", "full"):
+        for cell in edge_audit.cells(scale):
+            assert ceiling(draws_of(str(cell.keys["mechanism"]), scale)) > float(str(cell.keys["epsilon"]))
+            assert cell.settings == f"{draws_of(str(cell.keys['mechanism']), scale)} draws"
+
+
+@given(st.integers(2, 400), st.integers(0, 400), st.integers(0, 400))
+def test_no_draws_prove_more_than_their_ceiling(draws: int, hits: int, alarms: int) -> None:
+    scores = [(np.arange(draws) < min(count, draws)).astype(float) for count in (hits, alarms)]
+    found = verdict(*scores, (0.5, True), 0.0).at_least
+    assert found <= ceiling(draws)
+    assert (found == ceiling(draws)) == (hits >= draws > alarms == 0) or found == 0
+
+
 def test_randomised_response_without_lies_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomisedResponse, "flip", 1e-9)
     assert play(released_rows(TINY, RandomisedResponse(1.0), 4), 1.0, 100, seed=0).refuted
@@ -88,12 +142,14 @@ def test_gaussian_edges_without_noise_are_refuted(monkeypatch: pytest.MonkeyPatc
     assert play(released_rows(TINY, GaussianEdges(1.0), 4), 1.0, 100, 0, 1e-5).refuted
 
 
-def test_descent_stands_and_without_noise_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = PrivateDescent(1.0, epochs=2)
-    assert not play(released_rows(TINY, mechanism, 2), 1.0, 60, 0, mechanism.delta).refuted
-    quiet = private_descent.DPSettings(mode="sound", sigma=1e-3, delta=1e-5, clip=1.0)
-    monkeypatch.setattr(PrivateDescent, "settings", lambda *_: quiet)
-    assert play(released_rows(TINY, mechanism, 2), 1.0, 60, 0, mechanism.delta).refuted
+def test_descent_stands_and_with_a_tenth_of_its_noise_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In so many epochs hardly any run passes by the edge, or even no noise would prove little."""
+    mechanism = PrivateDescent(3.0, epochs=10)
+    game = released_rows(SMALL, mechanism, 8)
+    assert not play(game, 3.0, 100, 0, mechanism.delta).refuted
+    settings = PrivateDescent.settings
+    monkeypatch.setattr(PrivateDescent, "settings", lambda self, sigma: settings(self, sigma / 10))
+    assert play(game, 3.0, 100, 0, mechanism.delta).refuted
 
 
 def test_a_coin_that_lies_as_often_as_epsilon_says_is_not_refuted() -> None:

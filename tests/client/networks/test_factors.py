@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from fedkge.client.models import Model, build_model
+from fedkge.client.networks import factors
 from fedkge.client.networks.factors import (
     Factors,
     Ridge,
@@ -26,8 +27,9 @@ from fedkge.client.networks.factors import (
 from fedkge.client.networks.walk_matrix import adjacency_of, walk_matrix
 from fedkge.client.networks.walks import random_walks, walk_pairs
 from fedkge.client.training.loop import train
-from fedkge.datasets.networks.network import network_of
-from fedkge.errors import SettingError
+from fedkge.datasets import load_graph
+from fedkge.datasets.networks.network import edges_of, network_of
+from fedkge.errors import DataError, SettingError
 from fedkge.experiment import ModelSettings, TrainingSettings
 
 RIDGE = Ridge(0.02, 0.05)
@@ -139,12 +141,86 @@ def test_a_rotation_towards_given_rows_changes_no_product() -> None:
 
 
 def test_sparse_and_dense_singular_values_agree() -> None:
-    walks = matrix(0, vertices=90)
+    walks = matrix(0, vertices=300)
     few, all_of_them = spectrum(walks, 6), np.linalg.svd(walks.toarray(), compute_uv=False)
     np.testing.assert_allclose(few.values, all_of_them[:6])
     beyond = spectrum(walks[:5, :5], 8)
     assert beyond.left.shape == (5, 8)
     assert not beyond.values[5:].any()
+
+
+def rings(count: int) -> np.ndarray:
+    """Squares that nothing joins: every singular value is repeated as often."""
+    return np.array(
+        [(4 * i + j, 4 * i + (j + 1) % 4) for i in range(count) for j in range(4)], dtype=np.int32
+    )
+
+
+SPARSE = {
+    "no edge": lambda size, rng: np.empty((0, 2), dtype=np.int32),
+    "one edge": lambda size, rng: np.array([[0, size - 1]], dtype=np.int32),
+    "one star": lambda size, rng: np.array([(0, i) for i in range(1, size // 2)], dtype=np.int32),
+    "pairs": lambda size, rng: np.arange(size - size % 2, dtype=np.int32).reshape(-1, 2),
+    "rings": lambda size, rng: rings(size // 4),
+    "few": lambda size, rng: rng.integers(0, size, (8, 2)).astype(np.int32),
+    "sparse": lambda size, rng: rng.integers(0, size, (size // 2, 2)).astype(np.int32),
+    "parts": lambda size, rng: np.concatenate(
+        [part + 30 * i for i, part in enumerate([edges(0)] * (size // 30))]
+    ),
+}
+
+
+@pytest.mark.parametrize("smallest", [1, 256])
+@given(
+    st.sampled_from(sorted(SPARSE)),
+    st.integers(60, 90),
+    st.integers(1, 12),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_singular_values_of_any_network_are_those_of_the_dense_matrix(
+    smallest: int, kind: str, size: int, count: int, wide: bool, seed: int
+) -> None:
+    """Fewer edges than values, parts that nothing joins, equal values; by iteration and by all of them."""
+    walks = walk_matrix(adjacency_of(SPARSE[kind](size, np.random.default_rng(seed)), size))
+    walks = walks[: size - 7] if wide else walks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factors, "_SMALL", smallest)
+        found = spectrum(walks, count)
+        again = spectrum(walks, count)
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    expected = np.linalg.svd(walks.toarray(), compute_uv=False)[:count]
+    np.testing.assert_allclose(found.values, expected, atol=1e-7)
+    kept = expected > 1e-6
+    for side in (found.left[:, kept], found.right[:, kept]):
+        np.testing.assert_allclose(side.T @ side, np.eye(kept.sum()), atol=1e-7)
+    np.testing.assert_allclose(walks @ found.right, found.left * found.values, atol=1e-7)
+    np.testing.assert_allclose(walks.T @ found.left, found.right * found.values, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "count"), [("Cora", 128), ("Citeseer", 64)])
+def test_no_singular_value_of_a_network_in_parts_is_passed_by(
+    name: str, count: int, data_folder: object
+) -> None:
+    """By all eigenvalues of MᵀM; one iteration alone passes by values that stand more than once."""
+    graph = load_graph(name)
+    walks = walk_matrix(adjacency_of(edges_of(graph), graph.num_entities))
+    squares = np.linalg.eigvalsh((walks.T @ walks).toarray())[::-1][:count]
+    np.testing.assert_allclose(spectrum(walks, count).values, np.sqrt(squares), atol=1e-9)
+
+
+def test_what_neither_iteration_nor_memory_finds_is_an_error_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walks = matrix(0, vertices=90)
+    monkeypatch.setattr(factors, "_SMALL", 1)
+    monkeypatch.setattr(factors, "largest_eigenpairs", lambda *_: None)
+    monkeypatch.setattr(factors, "_MOST", 50)
+    with pytest.raises(DataError, match=r'model.options.solver = "als"'):
+        spectrum(walks, 3)
+    few = walk_matrix(adjacency_of(edges(0, 90, 12), 90))  # without its zeros it is small
+    np.testing.assert_allclose(spectrum(few, 3).values, np.linalg.svd(few.toarray(), compute_uv=False)[:3])
 
 
 def trained(solver: str, epochs: int, **training: object) -> tuple[Model, tuple[float, ...]]:

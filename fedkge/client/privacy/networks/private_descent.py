@@ -14,6 +14,7 @@ from fedkge.client.privacy.normals import SECRET_BYTES, Keystream
 from fedkge.client.privacy.training import train_privately
 from fedkge.datasets import mark
 from fedkge.datasets.networks.network import network_of
+from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 
 __all__ = ["PrivateDescent"]
@@ -44,6 +45,11 @@ class PrivateDescent(EdgeMechanism):
         head, tail = adjacency.nonzero()
         upper = head < tail
         pairs = np.stack([head[upper], tail[upper]], axis=1)
+        if self.failure * len(pairs) >= 1:
+            raise SettingError(
+                f"{self.name}: failure = {self.failure:g} is not below 1 / {len(pairs)} edges: publishing "
+                f"one of them at random would pass; set failure = {len(pairs) ** -1.1:.3g} or less"
+            )
         graph = mark(network_of("private", [str(vertex) for vertex in range(size)], pairs), "1.0", 0)
         training = TrainingSettings(
             optimizer="SGD",

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import LinearOperator
 from scipy.special import expit
 
 from fedkge.client.networks.blas_threads import same_bits
+from fedkge.client.networks.eigenpairs import Eigenpairs, largest_eigenpairs
 from fedkge.client.networks.factors import factors_of
 from fedkge.client.networks.plus_rank_one import PlusRankOne
 from fedkge.client.networks.walk_matrix import walk_matrix
@@ -36,6 +37,8 @@ __all__ = [
 
 Places = NDArray[np.int64]
 GRID = 2.0**-20  # of dense noise and of what it is added to
+_SMALL = 256  # vertices, up to which all eigenvalues cost milliseconds
+_LEAST_EPSILON = 1e-9  # below, an answer is a coin to a machine, and dividing by what it tells has no digits
 _LEAST_FLIP = 1e-300  # beyond, a probability is zero to a machine
 
 
@@ -59,10 +62,10 @@ def spectral_rows(matrix: Any, dim: int, size: int) -> Rows:
     count = min(dim, size - 2)
     if count < 1:
         raise SettingError(f"{size} vertices have no spectrum to embed; a private network needs 3 at least")
-    start = np.random.default_rng(size).normal(size=size)
     with same_bits():
-        values, vectors = eigsh(matrix, k=count, which="LM", v0=start)
-    order = np.argsort(-np.abs(values), kind="stable")
+        some = None if size <= _SMALL else largest_eigenpairs(lambda vector: matrix @ vector, size, count)
+        values, vectors = some or Eigenpairs(*np.linalg.eigh(matrix @ np.eye(size)))
+    order = np.argsort(-np.abs(values), kind="stable")[:count]
     vectors = vectors[:, order] * np.sqrt(np.abs(values[order]))
     signs = np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0) < 0, -1.0, 1.0)
     rows: Rows = np.pad(vectors * signs, ((0, 0), (0, dim - count)))
@@ -83,6 +86,14 @@ class RandomisedResponse(EdgeRelease):
     name: ClassVar[str] = "randomised response"
     guaranteed: ClassVar[bool] = True
     summary = "every pair of vertices says, with lies, whether it is an edge, and the model learns from that"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon < _LEAST_EPSILON:
+            raise SettingError(
+                f"{self.name}: epsilon = {self.epsilon:g}: every answer would be a lie as often as not, and "
+                f"tell nothing; set it to {_LEAST_EPSILON:g} or more"
+            )
 
     @property
     def flip(self) -> float:

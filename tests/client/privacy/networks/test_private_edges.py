@@ -64,6 +64,26 @@ def test_a_budget_is_above_zero(epsilon: float) -> None:
         RandomisedResponse(epsilon)
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-6])
+def test_answers_that_tell_next_to_nothing_are_embedded_all_the_same(epsilon: float) -> None:
+    assert np.isfinite(RandomisedResponse(epsilon).rows(ADJACENCY, 4, stream())).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-10, 1e-17, 1e-300])
+def test_answers_that_are_coins_are_refused(epsilon: float) -> None:
+    with pytest.raises(SettingError, match="tell nothing; set it to 1e-09 or more"):
+        RandomisedResponse(epsilon)
+
+
+def test_a_chance_of_failure_that_gives_an_edge_away_is_refused_by_its_own_name() -> None:
+    edges = int(ADJACENCY.nnz / 2)
+    with pytest.raises(
+        SettingError, match=rf"failure = 0.1 is not below 1 / {edges} edges.*set failure = 0\.0"
+    ):
+        PrivateDescent(1.0, failure=0.1).rows(ADJACENCY, 4, stream())
+    PrivateDescent(1.0, failure=edges**-1.1, epochs=1).rows(ADJACENCY, 4, stream())
+
+
 def test_what_is_claimed_says_why_and_what_is_guaranteed_what_it_assumes() -> None:
     for kind in MECHANISMS:
         assert kind.assumed
@@ -121,12 +141,20 @@ def test_noise_is_of_the_distributions_that_proofs_name() -> None:
     assert stats.kstest((directions[:, 0] + 1) / 2, stats.beta(1.5, 1.5).cdf).pvalue > 1e-3
 
 
-def test_the_spectrum_is_that_of_the_matrix() -> None:
-    dense = ADJACENCY.toarray()
-    rows = spectral_rows(dense, 5, 40)
+@pytest.mark.parametrize("size", [40, 300])
+@pytest.mark.parametrize("edges", ["drawn", "pairs", "one"])
+def test_the_spectrum_is_that_of_the_matrix(size: int, edges: str) -> None:
+    """By all eigenvalues and by iteration, of which copies of one and few edges make nothing else."""
+    drawn = {
+        "drawn": np.random.default_rng(0).integers(0, size, (2 * size, 2)),
+        "pairs": np.arange(size).reshape(-1, 2),
+        "one": np.array([[0, 1]]),
+    }
+    dense = adjacency_of(drawn[edges].astype(np.int32), size).toarray()
+    rows = spectral_rows(dense, 5, size)
     values = np.linalg.eigvalsh(dense)
     largest = np.sort(np.abs(values))[::-1][:5]
-    np.testing.assert_allclose(np.square(rows).sum(0), largest, rtol=1e-8)
+    np.testing.assert_allclose(np.square(rows).sum(0), largest, atol=1e-8)
 
 
 def objective_of(term: str, w: torch.Tensor, h: np.ndarray, noise: np.ndarray) -> torch.Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedkge.client.models import MODELS, Model, build_model
+from fedkge.client.models.stage import Stage
 from fedkge.client.networks.factors import factors_of
 from fedkge.client.networks.walk_matrix import adjacency_of, walk_matrix
 from fedkge.client.privacy import MECHANISMS, PrivacyAccount, mechanism_of, train_privately
@@ -221,6 +222,31 @@ def test_what_a_mode_is_not_for_is_refused_with_a_remedy() -> None:
     refused(r"delta: 0.5 is not below 1 /", dp("gaussian-edges", delta=0.5))
     crowd = replace(NET, entity_labels=tuple(f"v{i}" for i in range(20_001)))
     refused(r"noises every pair of vertices.*20,001 vertices", dp("gaussian-edges"), crowd)
+
+
+@pytest.mark.parametrize("mode", ["sound", "hubs", "paper", "sgm"])
+def test_a_model_with_stages_of_its_own_is_not_trained_in_private_steps(mode: str) -> None:
+    """LINE-2 makes an arc each way of an edge; without the second, half of its rows would stay."""
+    settings = DPSettings(mode=mode, sigma=1.0, delta=1e-5, clip=1.0)
+    with pytest.raises(SettingError, match=r"SecondOrder is trained in stages of its own.*Take LINE-1"):
+        mechanism_of(settings).check(MODELS["LINE-2"], NET, SETTINGS)
+
+
+def test_every_model_that_private_steps_take_is_one_stage_of_what_it_is_given() -> None:
+    """By the stages themselves, whatever a mechanism looks at."""
+    settings = DPSettings(mode="sound", sigma=1.0, delta=1e-5, clip=1.0)
+    training = SETTINGS.model_copy(update={"local_epochs": 1})
+    taken = 0
+    for name in ("LINE-1", "LINE-2", "SkipGram", "DeepWalkMF", "TransE", "DistMult"):
+        model = build_model(ModelSettings(name=name, dim=4), NET, 0)
+        (stage,) = model.stages(training)
+        try:
+            mechanism_of(settings).check(type(model), NET, training)
+        except SettingError:
+            continue
+        taken += 1
+        assert stage == Stage(model, training), name
+    assert taken == 3
 
 
 @pytest.mark.parametrize(
