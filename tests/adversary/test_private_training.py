@@ -28,7 +28,7 @@ from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
 from tests.client.conftest import random_graph
 from tests.client.models.test_text_encoders import TEXT_MODELS
 from tests.client.privacy.conftest import single
-from tests.contracts.model import SHALLOW
+from tests.contracts.model import PRIVATE
 
 GRAPH = mark(random_graph(1, entities=12, relations=3, triples=60), "0.5", 0)
 SETTINGS = TrainingSettings(
@@ -151,7 +151,7 @@ def test_a_score_that_is_no_number_shows_nothing_of_the_memory_before(loss: str,
         assert not garbage.any()
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("magnitude", [1e-30, 1.0, MOST_SENT])
 def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitude: float) -> None:
     model = hostile(name, magnitude, np.random.default_rng(0))
@@ -161,7 +161,7 @@ def test_any_rows_that_a_client_accepts_train_to_finite_ones(name: str, magnitud
     assert all(np.isfinite(table).all() for table in model.tables.values())
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("noise", ["lazy", "dense"])
 def test_no_rows_make_one_triple_count_for_more_than_its_bound(name: str, noise: str) -> None:
     """Findings 3 and 8: rows near 4e5 were rounded by more than lazy noise, and parts that cancelled

@@ -27,10 +27,12 @@ from tests.client.conftest import random_graph
 
 MARGIN = 2.0
 RATE = 2.0**12
-# What private training and attackers take: rows are all that is scored, by a query.
+# What attackers take: rows are all that is scored, by a query.
 SHALLOW = sorted(
     name for name, kind in MODELS.items() if kind.has_query and not kind.has_encoder and not kind.whole_graph
 )
+# Those of them that private training takes: stages of a model's own train on another graph.
+PRIVATE = [name for name in SHALLOW if MODELS[name].stages is Model.stages]
 
 
 class ModelContract:

@@ -158,8 +158,8 @@ class Mechanism(DPMode):
             )
         if model.stages is not Model.stages:
             raise SettingError(
-                f"privacy.dp.mode: {model.__name__} is trained in stages of its own, such as on an arc each "
-                "way of every edge, which private training leaves out: it would train another model. Take "
+                "privacy.dp.mode: the model is trained in stages of its own, such as on an arc each way of "
+                "every edge, which private training leaves out: it would train another model. Take "
                 'LINE-1, a mode that releases a network once, such as "top-edges" (docs/networks.md), or set '
                 'privacy.dp.mode = "off"'
             )

@@ -27,7 +27,7 @@ from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.datasets.load import load
 from fedkge.errors import SettingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
-from tests.contracts.model import SHALLOW
+from tests.contracts.model import PRIVATE
 
 SECRET = bytes(range(32))
 TRAINING = TrainingSettings(batch_size=64, negatives=4, learning_rate=0.5, optimizer="SGD", corrupt="both")
@@ -58,7 +58,7 @@ def train(
 # What one triple can change.
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6, 3e38])
 def test_a_triple_counts_for_one_whatever_rows_a_server_sends(name: str, size: float) -> None:
     """Over all rows that it reaches together, on the grid, as the sums have it."""
@@ -164,7 +164,7 @@ def test_noise_on_a_grid_is_normal_and_whole() -> None:
     assert np.mean(np.abs(noisy / GRID) > 6) == pytest.approx(1 - erf(sqrt(2)), rel=0.15)
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 @pytest.mark.parametrize("size", [1.0, 1e6])
 def test_a_triple_says_the_same_bit_for_bit_whatever_another_one_is(name: str, size: float) -> None:
     """|C| is public: one triple stands in the place of another, and no other vector is rounded otherwise."""
@@ -324,7 +324,7 @@ def test_the_same_secret_gives_the_same_bits_and_another_one_other_rows() -> Non
     assert (one.tables["relation"] != other.tables["relation"]).any()
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 def test_every_model_can_be_trained(name: str) -> None:
     model, result = train(umls(), name=name, epochs=2)
     assert all(np.isfinite(table).all() for table in model.tables.values())

@@ -25,7 +25,7 @@ from fedkge.datasets import unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import SettingError, UnknownNameError
 from fedkge.experiment import DPSettings, ModelSettings, Settings, TrainingSettings
-from tests.contracts.model import SHALLOW
+from tests.contracts.model import PRIVATE
 
 SECRET = bytes(range(32))
 STEPPED = [name for name, kind in MECHANISMS.items() if issubclass(kind, Mechanism)]
@@ -197,7 +197,7 @@ def test_models_whose_gradients_cannot_be_bounded_are_refused(mode: str, model, 
 
 
 def test_every_shallow_model_is_accepted(marked) -> None:
-    for name in SHALLOW:
+    for name in PRIVATE:
         Sound(DPSettings(mode="sound")).check(MODELS[name], marked, SMALL)
 
 

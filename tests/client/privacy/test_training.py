@@ -19,7 +19,7 @@ from fedkge.datasets import mark, unrestricted
 from fedkge.datasets.graph import KnowledgeGraph
 from fedkge.errors import DataError, SettingError
 from fedkge.experiment import DPSettings, ModelSettings, TrainingSettings
-from tests.contracts.model import SHALLOW
+from tests.contracts.model import PRIVATE
 
 SECRET = bytes(range(32))
 SMALL = TrainingSettings(batch_size=16, negatives=3, learning_rate=0.05, optimizer="SGD")
@@ -81,7 +81,7 @@ def test_the_same_secret_gives_the_same_bits_and_another_does_not(mode: str, opt
         assert (tables[0][name] != tables[2][name]).all()
 
 
-@pytest.mark.parametrize("name", SHALLOW)
+@pytest.mark.parametrize("name", PRIVATE)
 def test_every_model_trains_soundly(name: str, marked) -> None:
     model, result = train(marked, name=name, epochs=1)
     assert all(np.isfinite(table).all() for table in model.tables.values())

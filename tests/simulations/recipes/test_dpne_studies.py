@@ -49,7 +49,8 @@ def test_the_audit_refutes_what_is_claimed_and_nothing_else() -> None:
     cells = {
         (cell.keys["mechanism"], cell.keys["epsilon"]): cell for cell in RECIPES["dpne-audit"].cells("quick")
     }
-    assert {name for name, _ in cells} >= {"dpM", "randomised response", "top edges", "Gaussian", "DP-SGD"}
+    assert {name for name, _ in cells} >= {"dpM", "randomised response", "top edges", "DP-SGD"}
+    assert any(name.startswith("Gaussian") for name, _ in cells)
     (refuted,) = cells["DPNE, |term|, one H", 0.01].measure(None)  # type: ignore[arg-type]
     (standing,) = cells["randomised response", 1.0].measure(None)  # type: ignore[arg-type]
     assert (refuted["verdict"], standing["verdict"]) == ("refuted", "stands")

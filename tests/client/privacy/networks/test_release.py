@@ -228,7 +228,7 @@ def test_what_a_mode_is_not_for_is_refused_with_a_remedy() -> None:
 def test_a_model_with_stages_of_its_own_is_not_trained_in_private_steps(mode: str) -> None:
     """LINE-2 makes an arc each way of an edge; without the second, half of its rows would stay."""
     settings = DPSettings(mode=mode, sigma=1.0, delta=1e-5, clip=1.0)
-    with pytest.raises(SettingError, match=r"SecondOrder is trained in stages of its own.*Take LINE-1"):
+    with pytest.raises(SettingError, match=r"the model is trained in stages of its own.*Take LINE-1"):
         mechanism_of(settings).check(MODELS["LINE-2"], NET, SETTINGS)
 
 
