@@ -22,6 +22,7 @@ __all__ = ["CellDisplay", "RunDisplay", "StepDisplay", "human_bytes", "print_tab
 
 
 _SECONDS = 5.0  # between two lines of a run in a pipe
+_PATIENCE = 2.0  # seconds without a word
 
 
 class RunDisplay:
@@ -93,13 +94,17 @@ class StepDisplay(RunDisplay):
 
     def __init__(self, title: str, quiet: bool = False) -> None:
         super().__init__(quiet)
+        self.title = title
         self.steps = self.progress.add_task(title, total=None, state="setting up")
+        self._next = monotonic() + _PATIENCE  # when a pipe is told
 
     def show(self, done: int, total: int, state: str) -> None:
         """So many are done; `state` says what goes on."""
-        self.progress.update(
-            self.steps, completed=done, total=total, state=f"{done} of {total}  {escape(state)}"
-        )
+        counted = f"{done} of {total}  {escape(state)}"
+        self.progress.update(self.steps, completed=done, total=total, state=counted)
+        if monotonic() >= self._next:
+            self._next = monotonic() + _SECONDS
+            self._print_in_pipe(f"{self.title}  {done} of {total}  {state}")
 
 
 def print_table(table: page.PageTable) -> None:
