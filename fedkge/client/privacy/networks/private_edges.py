@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from fedkge.errors import SettingError
 __all__ = [
     "GRID",
     "GaussianEdges",
+    "GaussianEntries",
     "RandomisedResponse",
     "TopEdges",
     "noised_pairs",
@@ -217,18 +219,12 @@ class TopEdges(EdgeRelease):
 
 
 @dataclass(frozen=True)
-class GaussianEdges(EdgeRelease):
-    """Normal noise on the upper triangle of the adjacency, whose sensitivity is one, then its spectrum.
+class GaussianEntries(EdgeRelease):
+    """Normal noise on every entry of a symmetric matrix made of the network, then its spectrum."""
 
-    No degree needs a bound: one edge is one entry of the upper triangle. Noise is on a grid on which one lies
-    too: the last bits of a sum do not tell what was added (Mironov, 2012).
-    """
-
-    name: ClassVar[str] = "Gaussian"
     guaranteed: ClassVar[bool] = True
     dense = True
-    summary = "every entry of the adjacency is noised, and the model learns from that"
-    failure: float = field(default=1e-5)
+    failure: float = 1e-5
 
     @property
     def delta(self) -> float:
@@ -236,15 +232,16 @@ class GaussianEdges(EdgeRelease):
 
     @property
     def deviation(self) -> float:
+        """Of the noise, over the sensitivity."""
         return gaussian_sigma(self.epsilon, self.failure)
 
     @property
     def cost(self) -> Event:
         return Event(self.deviation, 1.0, 1)
 
+    @abstractmethod
     def noised(self, adjacency: Any, stream: Keystream) -> Rows:
-        """(n, n) the adjacency with noise, symmetric."""
-        return noised_pairs(adjacency, self.deviation, stream)
+        """(n, n) symmetric, with noise."""
 
     def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
         return spectral_rows(self.noised(adjacency, stream), dim, adjacency.shape[0])
@@ -252,6 +249,21 @@ class GaussianEdges(EdgeRelease):
     def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateMatrix:
         del walks, dim
         return PrivateMatrix(self.noised(adjacency, stream))
+
+
+@dataclass(frozen=True)
+class GaussianEdges(GaussianEntries):
+    """Normal noise on the upper triangle of the adjacency, whose sensitivity is one, then its spectrum.
+
+    No degree needs a bound: one edge is one entry of the upper triangle. Noise is on a grid on which one lies
+    too: the last bits of a sum do not tell what was added (Mironov, 2012).
+    """
+
+    name: ClassVar[str] = "Gaussian"
+    summary = "every entry of the adjacency is noised, and the model learns from that"
+
+    def noised(self, adjacency: Any, stream: Keystream) -> Rows:
+        return noised_pairs(adjacency, self.deviation, stream)
 
 
 def noised_pairs(entries: Any, deviation: float, stream: Keystream) -> Rows:

@@ -9,17 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
-from fedkge.client.privacy.accountant import Event, gaussian_sigma
-from fedkge.client.privacy.networks.edge_mechanism import EdgeRelease, Rows, Walks
-from fedkge.client.privacy.networks.private_edges import GRID, noised_pairs, spectral_rows
-from fedkge.client.privacy.networks.released import PrivateMatrix
+from fedkge.client.privacy.networks.edge_mechanism import Rows
+from fedkge.client.privacy.networks.private_edges import GRID, GaussianEntries, noised_pairs
 from fedkge.client.privacy.normals import Keystream
 
 __all__ = ["GaussianVertices"]
 
 
 @dataclass(frozen=True)
-class GaussianVertices(EdgeRelease):
+class GaussianVertices(GaussianEntries):
     """Normal noise on an adjacency in which no vertex weighs more than D edges, whatever its degree is.
 
     The entry of an edge is g(d_u) g(d_v), where g(d) = min(1, √(D / d)). Take out the k edges of one
@@ -31,27 +29,11 @@ class GaussianVertices(EdgeRelease):
     """
 
     name: ClassVar[str] = "Gaussian, vertices"
-    guaranteed: ClassVar[bool] = True
-    dense = True
     summary = (
         "vertices with many edges weigh less, every entry of the adjacency is noised for all edges of a "
         "vertex, and the model learns from that"
     )
-    failure: float = 1e-5
     degree: int | None = None  # D; None: such that the bound is least
-
-    @property
-    def delta(self) -> float:
-        return self.failure
-
-    @property
-    def deviation(self) -> float:
-        """Over the sensitivity."""
-        return gaussian_sigma(self.epsilon, self.failure)
-
-    @property
-    def cost(self) -> Event:
-        return Event(self.deviation, 1.0, 1)
 
     def bound(self, vertices: int) -> int:
         """D."""
@@ -70,13 +52,5 @@ class GaussianVertices(EdgeRelease):
         return (diags(roots) @ adjacency @ diags(roots)).tocsr()
 
     def noised(self, adjacency: Any, stream: Keystream) -> Rows:
-        """(n, n) symmetric."""
         deviation = self.deviation * self.sensitivity(adjacency.shape[0])
         return noised_pairs(self.weighed(adjacency), deviation, stream)
-
-    def rows(self, adjacency: Any, dim: int, stream: Keystream) -> Rows:
-        return spectral_rows(self.noised(adjacency, stream), dim, adjacency.shape[0])
-
-    def release(self, adjacency: Any, walks: Walks, dim: int, stream: Keystream) -> PrivateMatrix:
-        del walks, dim
-        return PrivateMatrix(self.noised(adjacency, stream))
