@@ -55,9 +55,9 @@ def open_source(where: str) -> Source:
         return Folder(path)
     if not path.is_file():
         raise DataError(
-            f"{where}: no such folder or file, nor below FEDKGE_DATA; give a folder of CSV files, an SQLite or "
-            "DuckDB file, or a URL such as postgresql://user@host/database (the demos of eICU and MIMIC-III "
-            "are downloads: docs/medical.md)"
+            f"{where}: no such folder or file, nor below FEDKGE_DATA; give a folder of CSV files, an SQLite "
+            "or DuckDB file, or a URL such as postgresql://user@host/database (the demos of eICU and "
+            "MIMIC-III are downloads: docs/medical.md)"
         )
     with path.open("rb") as file:
         start = file.read(16)
